@@ -3890,6 +3890,7 @@ struct shmsync_arena {
     int fenced;  /* this process has registered for membarrier, so others can fence it. Atomic. */
     int closing; /* set once, at the last close; then calls that wait end */
     int leaving; /* set once, when closing is set and the count in calls is 0; then a call that is not counted in calls undoes its claims. Atomic. */
+    int late;    /* set once, after leaving, before the close takes anything back; then no call reports success. Atomic. */
     int retired; /* the arena was closed: SHMI_RETIRED_HERE or SHMI_RETIRED_GONE. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
     uint32_t acting; /* one bit for each act word in use; private, because a peer could set the act words */
@@ -6755,7 +6756,8 @@ typedef struct shmi_head {
     size_t size;            /* of the thing, rounded up to its size class */
     uint64_t off;           /* in the head of a handle: the offset of the object. Atomic. */
     uint32_t users;         /* calls under way that keep the object open, or SHMI_ENDED. Atomic. */
-    uint32_t pad_[3];
+    uint32_t pad_;
+    const shmsync_arena *arena; /* in the head of a handle: the arena of the object. Atomic. */
 } shmi_head;
 SHMI_ASSERT(sizeof(shmi_head) % 16 == 0, "what follows a head is aligned as memory from malloc");
 
@@ -6816,6 +6818,7 @@ SHMI_FN void *shmi_new_thing(size_t size)
     h->size = size;
     shmi_st64(&h->off, 0);
     shmi_st32(&h->users, 0);
+    __atomic_store_n(&h->arena, NULL, __ATOMIC_RELAXED);
     __atomic_store_n(&h->serial, shmi_add64(&shmi_serials, 1) + 1, __ATOMIC_RELEASE);
     return h + 1;
 }
@@ -6874,30 +6877,95 @@ SHMI_FAST int shmi_is_open(const void *thing, uint64_t serial)
     return SHMI_LIKELY(thing != NULL) && SHMI_LIKELY(__atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_ACQUIRE) == serial);
 }
 
-/* Returns EBADF for a call with a closed handle, and notes the failure; function is the name of the called function. */
-SHMI_COLD int shmi_closed(const char *function)
+/* Notes the failure EBADF of the function with this name, and returns EBADF. */
+SHMI_COLD int shmi_closed_as(const char *function, const char *why)
 {
     char op[64], *p;
     snprintf(op, sizeof op, "%s", strncmp(function, "shmsync_", 8) == 0 ? function + 8 : function);
     p = strchr(op, '_');
     if (p != NULL)
         *p = '.';
-    return shmi_fail(EBADF, op, NULL, "the handle was closed, or was never opened");
+    return shmi_fail(EBADF, op, NULL, "%s", why);
+}
+/* Returns EBADF for a call with a closed handle, and notes the failure; function is the name of the called function. */
+SHMI_COLD int shmi_closed(const char *function) { return shmi_closed_as(function, "the handle was closed, or was never opened"); }
+
+/* Returns EBADF if the close of the arena a takes back, or has taken back, what this process holds, and notes the
+ * failure; otherwise 0. */
+SHMI_COLD int shmi_late_in(const shmsync_arena *a, const char *function)
+{
+    if (a == NULL || !__atomic_load_n(&a->late, __ATOMIC_SEQ_CST))
+        return 0;
+    return shmi_closed_as(function, "this process closed the arena meanwhile");
+}
+/* As shmi_late_in, for a call whose handle, on thing, was closed since the begin of the call. If only the handle was
+ * closed, the call has succeeded. */
+SHMI_COLD int shmi_late(const void *thing, const char *function)
+{
+    return shmi_late_in(__atomic_load_n(&shmi_head_of(thing)->arena, __ATOMIC_ACQUIRE), function);
 }
 
-/* The first statement of each function with a handle: if the handle is closed, the function returns EBADF.
- * SHMI_OPENED_OR lets the function return another value. */
+/* The end of a call that shmi_enter does not count. The close of the arena does not wait for such a call, and replaces
+ * the mapping under it. Then the call works with words that are all 0, in memory of this process, and must not report
+ * success. So a call that has succeeded reads the serial number of its handle once more. The close clears the number, and
+ * sets shmsync_arena.late, before it replaces the mapping.
+ *
+ *     call                            close
+ *     SHMI_OPENED: the handle is open serial := 0; late := 1
+ *     load or CAS of a word           mremap
+ *     load of serial
+ *
+ * If the call has found the new memory, mremap had removed the old translation from the CPU of the call before, and the
+ * two stores precede that. The load or CAS of the word is an acquire, so the load of serial comes after it, and finds 0.
+ * A call may also end with a plain store, such as the unlock of a biased hold. Only a process that has registered for
+ * membarrier has such holds, and its close calls shmi_fence between late := 1 and mremap. If the store comes after the
+ * fence, the load of serial does too. If the store comes before the fence, it changes the arena, and the close finds it.
+ *
+ * An error of a late call means that the call has done nothing, or that this process has left since. */
+SHMI_FAST int shmi_done(const void *thing, uint64_t serial, int err, const char *function)
+{
+    if (SHMI_UNLIKELY(err != 0))
+        return shmi_note_result(err, function);
+    return SHMI_LIKELY(__atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_ACQUIRE) == serial) ? 0 : shmi_late(thing, function);
+}
+/* As shmi_done, for a call without a handle. */
+SHMI_FAST int shmi_done_in(const shmsync_arena *a, int err, const char *function)
+{
+    if (SHMI_UNLIKELY(err != 0))
+        return shmi_note_result(err, function);
+    return SHMI_LIKELY(!__atomic_load_n(&a->late, __ATOMIC_ACQUIRE)) ? 0 : shmi_late_in(a, function);
+}
+
+/* The first statement of each function with a handle: if the handle is closed, the function returns EBADF. With
+ * SHMI_OPENED_OR, the function returns the argument value. The function returns its result with SHMI_DONE, which does not
+ * read the handle again: another thread may free the handle as soon as the call has changed the object. */
 #define SHMI_OPENED(handle) SHMI_OPENED_AS(handle, __func__)
-#define SHMI_OPENED_AS(handle, function)                         \
+#define SHMI_OPENED_AS(handle, function) \
+    SHMI_REMEMBER(handle);               \
+    SHMI_CHECK_OPENED(handle, function)
+#define SHMI_REMEMBER(handle)                                                 \
+    const void *const shmi_thing_ __attribute__((unused)) = (handle)->impl;   \
+    const uint64_t shmi_serial_ __attribute__((unused)) = (handle)->serial
+/* As SHMI_OPENED, for a second handle of the function. */
+#define SHMI_CHECK_OPENED(handle, function)                      \
     do {                                                         \
         SHMI_BEGIN();                                            \
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
             return shmi_closed(function);                        \
     } while (0)
+#define SHMI_DONE(err) SHMI_DONE_AS(err, __func__)
+#define SHMI_DONE_AS(err, function) shmi_done(shmi_thing_, shmi_serial_, (err), function)
+/* As SHMI_DONE, for a function that begins with SHMI_OPENED_ELSE. */
+#define SHMI_DONE_ELSE(err, clear)                                                                  \
+    ((shmi_result_ = (err)) != 0 ? SHMI_TELL(shmi_result_)                                          \
+                                 : SHMI_LIKELY((shmi_result_ = SHMI_DONE(0)) == 0) ? 0 : ((void)(clear), shmi_result_))
+#define SHMI_DONE_IN(a, err) shmi_done_in((a), (err), __func__)
 /* As SHMI_OPENED, for a function that fills in a result for later calls, such as a hold. If the handle is closed, the
  * statement clear sets this result to zeros, so that later calls with it fail. Without the statement, the result would
  * have whatever was in the memory. */
 #define SHMI_OPENED_ELSE(handle, clear)                          \
+    SHMI_REMEMBER(handle);                                       \
+    int shmi_result_ = 0;                                        \
     do {                                                         \
         SHMI_BEGIN();                                            \
         if (!shmi_is_open((handle)->impl, (handle)->serial)) {   \
@@ -8691,6 +8759,8 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
                 why = shmi_last.err;
             if (r->handle != NULL)
                 shmi_st64(&shmi_head_of(r->handle)->off, o->off);
+            if (r->handle != NULL)
+                __atomic_store_n(&shmi_head_of(r->handle)->arena, a, __ATOMIC_RELEASE);
         } else if (r->opens == 0) {
             /* The last handle is closed, but calls through it are under way, and their opening keeps the object open.
              * The handle uses this opening again, so the opening of the caller is closed. */
@@ -13645,9 +13715,10 @@ SHMI_FN void shmi_retire(shmi_retired_ring *r, shmsync_arena *a)
     if (old != NULL)
         shmi_destroy(old);
 }
-/* Replaces the arena's mapping by memory without a file, in one step. If there is no such memory, unmaps the arena and
- * returns 0. If the move of the memory fails, returns 0, too, and leaves the addresses as they are until the process
- * ends. The kernel may have unmapped them before it failed, and then another thread may have mapped something there.
+/* Replaces the arena's mapping by memory without a file, in one step, and returns SHMI_RETIRED_HERE. If there is no such
+ * memory, unmaps the arena and returns SHMI_RETIRED_GONE. If the move of the memory fails, returns 0, and leaves the
+ * addresses as they are until the process ends. The kernel may have unmapped them before it failed, and then another
+ * thread may have mapped something there. But the file may also still be mapped, and other threads may still store to it.
  * The memory is mapped shared, because private memory would count against RLIMIT_DATA even if it is not used. It is not
  * readable at first: under mlockall, the kernel allocates a readable mapping in full. */
 SHMI_FN int shmi_unmap_file(shmsync_arena *a)
@@ -13659,14 +13730,20 @@ SHMI_FN int shmi_unmap_file(shmsync_arena *a)
         madvise(p, size, MADV_DONTDUMP);
         if (mprotect(p, size, PROT_READ | PROT_WRITE) == 0) {
             if (mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, a->base) != MAP_FAILED)
-                return 1;
+                return SHMI_RETIRED_HERE;
             munmap(p, size);
             return 0;
         }
         munmap(p, size);
     }
-    munmap(a->base, size);
-    return 0;
+    return munmap(a->base, size) == 0 ? SHMI_RETIRED_GONE : 0;
+}
+/* As shmi_unmap_file, and records the result. Returns whether no thread can store to the arena any more. */
+SHMI_FN int shmi_retire_mapping(shmsync_arena *a)
+{
+    int how = shmi_unmap_file(a);
+    __atomic_store_n(&a->retired, how != 0 ? how : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+    return how != 0;
 }
 
 SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int created)
@@ -14318,13 +14395,20 @@ int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_a
 /* Replaces the mapping of this process by private memory. From then on, no other thread of this process stores to the
  * arena, whatever it is about to do. So this process can take back what it holds, as if the process were dead. Otherwise,
  * if a thread was preempted before a plain store, such as that of an unlock, the store could change what a peer has by
- * then. Returns the arena as the leave uses it from now on, in a mapping of its own, or a if it has replaced nothing. */
-SHMI_SELDOM shmsync_arena *shmi_replace_mapping(shmsync_arena *a)
+ * then. Returns the arena as the leave uses it from now on, in a mapping of its own, or a if it has replaced nothing. Sets
+ * *cut to 0 if other threads may still store to the arena. */
+SHMI_SELDOM shmsync_arena *shmi_replace_mapping(shmsync_arena *a, int *cut)
 {
     shmsync_arena *own = (shmsync_arena *)malloc(sizeof *own); /* too large for a small stack */
     shmi_notice *notices = (shmi_notice *)malloc((a->geo.slots + 1) * sizeof *notices);
-    int here, fd = own != NULL && notices != NULL ? shmi_borrow_file(a) : -1;
+    int fd = own != NULL && notices != NULL ? shmi_borrow_file(a) : -1;
     void *base = fd >= 0 ? shmi_map_sparsely((size_t)a->size, fd) : MAP_FAILED;
+    *cut = 0;
+    /* A child of fork must not inherit the mapping, because a mapping may keep the byte lock of this participant. */
+    if (base != MAP_FAILED && madvise(base, (size_t)a->size, MADV_DONTFORK) != 0) {
+        munmap(base, (size_t)a->size);
+        base = MAP_FAILED;
+    }
     shmi_return_file(a, fd);
     if (base == MAP_FAILED) {
         free(own);
@@ -14354,8 +14438,7 @@ SHMI_SELDOM shmsync_arena *shmi_replace_mapping(shmsync_arena *a)
     own->wait_nodes = NULL;
     own->free_nodes = 0;
     memset(own->dead_waits, 0, sizeof own->dead_waits); /* they point into *a */
-    here = shmi_unmap_file(a);
-    __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+    *cut = shmi_retire_mapping(a);
     return own;
 }
 /* Frees what shmi_replace_mapping has made for the leave. */
@@ -14389,7 +14472,7 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, shmsync_arena *own, uint32_
     if (own != a)
         shmi_end_own(own);
     else
-        __atomic_store_n(&a->retired, shmi_unmap_file(a) ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+        shmi_retire_mapping(a);
 }
 
 /* How long a leave waits for calls that are not in shmsync_arena.calls. Such a call is short, unless its thread is
@@ -14410,6 +14493,13 @@ SHMI_FN void shmi_await_uncounted_at(shmsync_arena *a, const shmi_object *o, voi
         shmi_nap(20000);
     }
 }
+/* Orders a store of the close before later accesses of calls that make no fence themselves. Only a process that has
+ * registered for membarrier has such calls. */
+SHMI_FN void shmi_fence_calls(const shmsync_arena *a)
+{
+    if (__atomic_load_n(&a->fenced, __ATOMIC_SEQ_CST) && shmi_fence() != 0)
+        shmi_nap(1000000); /* the kernel refuses fences now; a store becomes visible much sooner */
+}
 /* Waits until no call of this process stores, without a CAS, to what it has claimed or locked. A call that does not wait
  * is not in shmsync_arena.calls, because counting would double its cost. Otherwise this process could take the claim
  * back, a peer could claim the same, and the store would change what the peer has.
@@ -14424,9 +14514,15 @@ SHMI_FN void shmi_await_uncounted(shmsync_arena *a)
 {
     int64_t until = 0;
     __atomic_store_n(&a->leaving, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&a->fenced, __ATOMIC_SEQ_CST) && shmi_fence() != 0)
-        shmi_nap(1000000); /* the kernel refuses fences now; a store becomes visible much sooner */
+    shmi_fence_calls(a);
     shmi_visit(a, a->my_slot, shmi_await_uncounted_at, &until);
+}
+
+/* From now on, no call that begins or ends reports success: see shmi_done. */
+SHMI_FN void shmi_refuse_late(shmsync_arena *a)
+{
+    __atomic_store_n(&a->late, 1, __ATOMIC_SEQ_CST);
+    shmi_fence_calls(a);
 }
 
 /* Waits until the watcher no longer uses the mapping. The watcher may be running a function of the user's for a death.
@@ -14469,7 +14565,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmsync_arena *own;
     shmi_concern concern;
-    int all, unknown;
+    int all, unknown, unwatched, cut = 0;
     /* If others have declared this participant dead, slotDied has a date already, or the generation of a later
      * participant. Then this CAS fails. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_id_gen(a->self), (uint64_t)shmi_unix_now());
@@ -14491,20 +14587,27 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     }
     shmi_close_handles(a);
     shmi_await_uncounted(a);
-    own = shmi_await_unwatched(a) ? shmi_replace_mapping(a) : a;
+    unwatched = shmi_await_unwatched(a);
+    shmi_refuse_late(a);
+    own = unwatched ? shmi_replace_mapping(a, &cut) : a;
     pthread_mutex_lock(&a->reaping);
     /* From now on shmi_close_object changes no open bit. Once shmi_reclaim_memory has cleared a bit, another
      * participant may delete the object, and the word with the bit may become a part of another object. */
     pthread_mutex_lock(&a->handles);
     a->left = own->left = 1;
     pthread_mutex_unlock(&a->handles);
-    all = own != a && shmi_cut_off(own);
+    all = cut && shmi_cut_off(own);
     unknown = shmi_repair_all(own, own->self, all, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
+    /* The wakes that were sent to this process are lost, as after a death. If any participant may miss a wake, the wakes
+     * come before the end of the guard, which shmi_reclaim_memory clears: see shmi_cut_off. */
+    if (all)
+        shmi_wake_all_for(own, own->self, &concern);
     if (!concern.unfinished)
         shmi_reclaim_memory(own, own->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
-    shmi_wake_all_for(own, own->self, &concern); /* wakes that were sent to this process are lost, as after a death */
+    if (!all)
+        shmi_wake_all_for(own, own->self, &concern);
     if (!concern.unfinished)
         shmi_clear_open_bits(own, own->self);
     pthread_mutex_unlock(&a->reaping);
@@ -14512,7 +14615,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     shmi_end_watcher(a);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     if (own == a)
-        own = shmi_replace_mapping(a);
+        own = shmi_replace_mapping(a, &cut);
     shmi_give_up_slot(a, own, leaving, unknown, &concern);
     if (!keep_file)
         shmi_close_file(a->fd, a->dev, a->ino);
@@ -14700,7 +14803,7 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
     shmi_read_slot(a, a->my_slot, shmi_id_gen(a->self), out);
-    return 0;
+    return SHMI_DONE_IN(a, 0);
 }
 
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg)
@@ -16154,19 +16257,28 @@ SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-/* Unlocks the mutex if its owner word o says that the participant with the ID name has a biased hold. */
-SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
+/* What shmi_mutex_store_unlock has done. */
+enum { SHMI_unlockedNot, SHMI_unlocked, SHMI_unlockedBeforeWaiter };
+/* Unlocks the mutex if its owner word o says that the participant with the ID name has a biased hold. After
+ * SHMI_unlockedBeforeWaiter, the caller calls shmi_mutex_lose_bias. */
+SHMI_FAST int shmi_mutex_store_unlock(shmi_mutex *m, uint32_t name, uint32_t o)
 {
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
         /* The store is only a release, so the CPU may load the wake word before the store takes effect. This process
          * needs no fence, because a waiter calls shmi_fence after its announcement. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))
-            shmi_mutex_lose_bias(m);
-        return 1;
+        return SHMI_LIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) == 0) ? SHMI_unlocked : SHMI_unlockedBeforeWaiter;
     }
-    return 0;
+    return SHMI_unlockedNot;
+}
+/* As shmi_mutex_store_unlock, and wakes the waiter. */
+SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
+{
+    int done = shmi_mutex_store_unlock(m, name, o);
+    if (SHMI_UNLIKELY(done == SHMI_unlockedBeforeWaiter))
+        shmi_mutex_lose_bias(m);
+    return done != SHMI_unlockedNot;
 }
 SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
 {
@@ -17029,48 +17141,60 @@ int shmsync_mutex_close(shmsync_mutex *m)
 SHMI_COLD int shmi_mutex_lock_called(shmsync_mutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_mutex_lock");
-    return shmi_result(shmi_mutex_lock(m->impl, 0), "shmsync_mutex_lock");
+    return SHMI_DONE_AS(shmi_mutex_lock(m->impl, 0), "shmsync_mutex_lock");
 }
 int shmsync_mutex_lock(shmsync_mutex *m)
 {
     shmi_mutex *x = m->impl;
-    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_at_once(x)))
-        return 0;
+    const uint64_t serial = m->serial;
+    if (SHMI_LIKELY(shmi_is_open(x, serial)) && SHMI_LIKELY(shmi_mutex_at_once(x)))
+        return shmi_done(x, serial, 0, __func__);
     return shmi_mutex_lock_called(m);
 }
 SHMI_COLD int shmi_mutex_trylock_called(shmsync_mutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_mutex_trylock");
-    return shmi_result(shmi_mutex_trylock(m->impl), "shmsync_mutex_trylock");
+    return SHMI_DONE_AS(shmi_mutex_trylock(m->impl), "shmsync_mutex_trylock");
 }
 int shmsync_mutex_trylock(shmsync_mutex *m)
 {
     shmi_mutex *x = m->impl;
-    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_at_once(x)))
-        return 0;
+    const uint64_t serial = m->serial;
+    if (SHMI_LIKELY(shmi_is_open(x, serial)) && SHMI_LIKELY(shmi_mutex_at_once(x)))
+        return shmi_done(x, serial, 0, __func__);
     return shmi_mutex_trylock_called(m);
 }
 SHMI_COLD int shmi_mutex_unlock_called(shmsync_mutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_mutex_unlock");
-    return shmi_result(shmi_mutex_unlock(m->impl), "shmsync_mutex_unlock");
+    return SHMI_DONE_AS(shmi_mutex_unlock(m->impl), "shmsync_mutex_unlock");
+}
+/* The slow part of an unlock that has stored the owner word and has then found a waiter. It does not read the handle. */
+SHMI_SELDOM int shmi_mutex_unlocked_called(shmi_mutex *x, uint64_t serial)
+{
+    shmi_mutex_lose_bias(x);
+    return shmi_done(x, serial, 0, "shmsync_mutex_unlock");
 }
 int shmsync_mutex_unlock(shmsync_mutex *m)
 {
     shmi_mutex *x = m->impl;
-    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_unlock_at_once(x, shmi_mutex_name(x), __atomic_load_n(x->own, __ATOMIC_RELAXED))))
-        return 0;
-    return shmi_mutex_unlock_called(m);
+    const uint64_t serial = m->serial;
+    int done = SHMI_unlockedNot;
+    if (SHMI_LIKELY(shmi_is_open(x, serial)))
+        done = shmi_mutex_store_unlock(x, shmi_mutex_name(x), __atomic_load_n(x->own, __ATOMIC_RELAXED));
+    if (SHMI_LIKELY(done == SHMI_unlocked))
+        return shmi_done(x, serial, 0, __func__);
+    return done == SHMI_unlockedNot ? shmi_mutex_unlock_called(m) : shmi_mutex_unlocked_called(x, serial);
 }
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t deadline;
     if (shmi_mutex_at_once(m->impl))
-        return 0;
+        return SHMI_DONE(0);
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "mutex.timedlock", m->impl->called, "not a time");
-    return SHMI_TELL(shmi_mutex_lock_slow(m->impl, deadline));
+    return SHMI_DONE(shmi_mutex_lock_slow(m->impl, deadline));
 }
 
 int shmsync_mutex_state(shmsync_mutex *m)
@@ -17079,12 +17203,12 @@ int shmsync_mutex_state(shmsync_mutex *m)
     uint32_t o = shmi_ld32(m->impl->own);
     int err = shmi_use(m->impl->a, "mutex.state");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (!shmi_owner_valid(o))
         return shmi_mutex_report(m->impl, EPROTO, o);
     if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
         return shmi_mutex_report(m->impl, EOWNERDEAD, o);
-    return o == SHMI_OWNER_NOT_RECOVERABLE ? shmi_mutex_report(m->impl, ENOTRECOVERABLE, o) : 0;
+    return o == SHMI_OWNER_NOT_RECOVERABLE ? shmi_mutex_report(m->impl, ENOTRECOVERABLE, o) : SHMI_DONE(0);
 }
 
 SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), void *arg)
@@ -17138,10 +17262,10 @@ int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg)
         return shmi_fail(EINVAL, "mutex.recover", x->called, "without a repair");
     err = shmi_enter_for(x, a, "mutex.recover");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_mutex_recover_entered(x, repair, arg);
     shmi_exit_for(x, a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 
 /* ---- Futex ---- */
@@ -17307,7 +17431,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 int shmsync_futex_post(shmsync_futex *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_futex_change(f->impl, 0, "futex.post"));
+    return SHMI_DONE(shmi_futex_change(f->impl, 0, "futex.post"));
 }
 int shmsync_futex_stopped(const shmsync_futex *f)
 {
@@ -17317,7 +17441,7 @@ int shmsync_futex_stopped(const shmsync_futex *f)
 int shmsync_futex_stop(shmsync_futex *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_futex_change(f->impl, 1, "futex.stop"));
+    return SHMI_DONE(shmi_futex_change(f->impl, 1, "futex.stop"));
 }
 
 typedef struct shmi_futex_spin {
@@ -17418,7 +17542,7 @@ SHMI_FN int shmi_futex_wait_until(shmi_futex *f, uint64_t token, int64_t deadlin
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_futex_wait_until(f->impl, token, 0));
+    return SHMI_DONE(shmi_futex_wait_until(f->impl, token, 0));
 }
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic)
 {
@@ -17426,7 +17550,7 @@ int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct times
     int64_t deadline;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "futex.timedwait", shmi_called(&f->impl->o), "not a time");
-    return SHMI_TELL(shmi_futex_wait_until(f->impl, token, deadline));
+    return SHMI_DONE(shmi_futex_wait_until(f->impl, token, deadline));
 }
 
 /* ---- Transactions: a hold of a lock with an undo log ---- */
@@ -17515,13 +17639,13 @@ int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.begin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_mutex_begin(m->impl, "mutex.begin", 0, tx));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_mutex_begin(m->impl, "mutex.begin", 0, tx), memset(tx, 0, sizeof *tx));
 }
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.trybegin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx), memset(tx, 0, sizeof *tx));
 }
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
@@ -17529,12 +17653,12 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
     int64_t deadline;
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.timedbegin", m->impl->called, tx);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (shmi_mutex_at_once(m->impl))
-        return SHMI_TELL(shmi_mutex_begun(m->impl, "mutex.timedbegin", 0, tx));
+        return SHMI_DONE_ELSE(shmi_mutex_begun(m->impl, "mutex.timedbegin", 0, tx), memset(tx, 0, sizeof *tx));
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "mutex.timedbegin", m->impl->called, "not a time");
-    return SHMI_TELL(shmi_mutex_begin_slow(m->impl, "mutex.timedbegin", deadline, tx));
+    return SHMI_DONE_ELSE(shmi_mutex_begin_slow(m->impl, "mutex.timedbegin", deadline, tx), memset(tx, 0, sizeof *tx));
 }
 
 /* ---- Saving ---- */
@@ -17597,21 +17721,21 @@ int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n)
     if (SHMI_UNLIKELY(tx->failed != 0))
         return SHMI_TELL(tx->failed);
     if (SHMI_UNLIKELY(n == 0))
-        return 0;
+        return SHMI_DONE_IN(tx->arena, 0);
     off = (shmi_off)((uintptr_t)p - (uintptr_t)tx->arena->base);
     if (SHMI_UNLIKELY(!shmi_log_covers(tx->arena, tx->log, off, n)))
         return SHMI_TELL(shmi_tx_bad_range(tx, p, n));
     end = off + n;
     for (k = 0; k < SHMI_txSaved && k < tx->n_saved; k++)
         if (off >= tx->saved[k].begin && end <= tx->saved[k].end)
-            return 0;
+            return SHMI_DONE_IN(tx->arena, 0);
     if (SHMI_UNLIKELY(n > tx->log->room || shmi_log_padded(n) + SHMI_recordFooter > tx->log->room - tx->tail))
         return SHMI_TELL(shmi_tx_full(tx, "tx.save", n));
     shmi_tx_append(tx, p, off, (uint32_t)n, SHMI_recordBytes);
     k = tx->n_saved++ % SHMI_txSaved;
     tx->saved[k].begin = off;
     tx->saved[k].end = end;
-    return 0;
+    return SHMI_DONE_IN(tx->arena, 0);
 }
 
 /* ---- Blocks ---- */
@@ -17650,7 +17774,7 @@ int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offs
         return SHMI_TELL(tx->failed = shmi_meddled(a, off));
     SHMSYNC_CRASHPOINT("tx.alloc.logged");
     *out = off;
-    return 0;
+    return SHMI_DONE_IN(a, 0);
 }
 
 /* Frees a block that this transaction has allocated. EINVAL: it has not allocated the block, or has freed it already.
@@ -17686,7 +17810,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
     logged = shmi_make_block(SHMI_blockLogged, a->self);
     found = shmi_locate(a, off, &b);
     if (found && shmi_ld32(b.word) == logged)
-        return SHMI_TELL(tx->failed = shmi_tx_free_own(tx, off));
+        return SHMI_DONE_IN(a, tx->failed = shmi_tx_free_own(tx, off));
     if (found && shmi_ld32(b.word) == SHMI_blockRaw) {
         if (SHMI_recordFooter > tx->log->room - tx->tail)
             return SHMI_TELL(shmi_tx_full(tx, "tx.free", 0));
@@ -17696,7 +17820,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
         SHMSYNC_CRASHPOINT("tx.free.recorded");
         if (shmi_block_swap(&b, SHMI_blockRaw, logged)) {
             SHMSYNC_CRASHPOINT("tx.free.logged");
-            return 0;
+            return SHMI_DONE_IN(a, 0);
         }
         shmi_tx_take_back(tx); /* otherwise an undo would take the block away from another transaction, which uses it now */
     }
@@ -17753,6 +17877,7 @@ SHMI_FN int shmi_tx_undo(shmsync_tx *tx, const char *op)
 int shmsync_tx_commit(shmsync_tx *tx)
 {
     SHMI_BEGIN();
+    shmsync_arena *a = tx->arena;
     shmi_mutex *m = tx->mutex;
     int err = shmi_tx_ends(tx, "tx.commit");
     if (SHMI_UNLIKELY(err != 0))
@@ -17774,14 +17899,15 @@ int shmsync_tx_commit(shmsync_tx *tx)
         shmi_log_store(tx->log->head, 0);
         SHMSYNC_CRASHPOINT("tx.commit.idle");
     }
-    return SHMI_TELL(shmi_tx_unlock(m, "tx.commit"));
+    return SHMI_DONE_IN(a, shmi_tx_unlock(m, "tx.commit"));
 }
 
 int shmsync_tx_abort(shmsync_tx *tx)
 {
     SHMI_BEGIN();
+    shmsync_arena *a = tx->arena;
     int err = shmi_tx_ends(tx, "tx.abort");
-    return SHMI_TELL(err != 0 ? err : shmi_tx_undo(tx, "tx.abort"));
+    return SHMI_DONE_IN(a, err != 0 ? err : shmi_tx_undo(tx, "tx.abort"));
 }
 /* ---- Waits in queues, and the wakes that end them ---- */
 
@@ -19631,12 +19757,12 @@ int shmsync_sequencer_increment(shmsync_sequencer *sequencer, uint64_t *value)
     uint64_t v;
     int err = shmi_use(s->a, "sequencer.increment");
     if (SHMI_UNLIKELY(err != 0))
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     v = shmi_add64(&s->w->value, 1) + 1;
     if (value != NULL)
         *value = v;
     shmi_sequencer_counted(s, v, 1);
-    return 0;
+    return SHMI_DONE(0);
 }
 
 int shmsync_sequencer_advance(shmsync_sequencer *sequencer, uint64_t v, int *advanced)
@@ -19648,28 +19774,28 @@ int shmsync_sequencer_advance(shmsync_sequencer *sequencer, uint64_t v, int *adv
     if (advanced != NULL)
         *advanced = 0;
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     for (now = shmi_sequencer_now(s); now < v; now = shmi_sequencer_now(s))
         if (shmi_cas64(&s->w->value, now, v)) {
             if (advanced != NULL)
                 *advanced = 1;
             shmi_sequencer_counted(s, v, v - now);
-            return 0;
+            return SHMI_DONE_ELSE(0, shmi_set_flag(advanced, 0));
         }
-    return 0;
+    return SHMI_DONE_ELSE(0, shmi_set_flag(advanced, 0));
 }
 
 int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token)
 {
     SHMI_OPENED(s);
-    return SHMI_TELL(shmi_sequencer_await(s->impl, token, 0));
+    return SHMI_DONE(shmi_sequencer_await(s->impl, token, 0));
 }
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(s);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_sequencer_await(s->impl, token, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_sequencer_await(s->impl, token, ns));
 }
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *sequencer)
 {
@@ -19677,11 +19803,11 @@ int shmsync_sequencer_cancel_waiters(shmsync_sequencer *sequencer)
     struct shmi_sequencer *s = sequencer->impl;
     int err = shmi_use(s->a, "sequencer.cancel_waiters");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     shmi_add64(&s->w->turns, SHMI_TURNS_ONE);
     SHMSYNC_CRASHPOINT("sequencer.cancel.marked");
     shmi_sequencer_end_waits(s);
-    return 0;
+    return SHMI_DONE(0);
 }
 int shmsync_sequencer_stop(shmsync_sequencer *sequencer)
 {
@@ -19689,16 +19815,16 @@ int shmsync_sequencer_stop(shmsync_sequencer *sequencer)
     struct shmi_sequencer *s = sequencer->impl;
     int err = shmi_use(s->a, "sequencer.stop");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     for (;;) {
         uint64_t turns = shmi_ld64(&s->w->turns);
         if ((turns & SHMI_TURNS_STOPPED) != 0)
-            return 0;
+            return SHMI_DONE(0);
         if (!shmi_cas64(&s->w->turns, turns, (turns + SHMI_TURNS_ONE) | SHMI_TURNS_STOPPED))
             continue;
         SHMSYNC_CRASHPOINT("sequencer.stop.marked");
         shmi_sequencer_end_waits(s);
-        return 0;
+        return SHMI_DONE(0);
     }
 }
 
@@ -19708,13 +19834,13 @@ int shmsync_sequencer_reset(shmsync_sequencer *sequencer, uint64_t v)
     struct shmi_sequencer *s = sequencer->impl;
     int err = shmi_use(s->a, "sequencer.reset");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     shmi_add64(&s->w->turns, SHMI_TURNS_ONE);
     SHMSYNC_CRASHPOINT("sequencer.cancel.marked");
     shmi_xchg64(&s->w->value, v);
     SHMSYNC_CRASHPOINT("sequencer.reset.stored");
     shmi_sequencer_end_waits(s);
-    return 0;
+    return SHMI_DONE(0);
 }
 
 /* For a reaper: sends the wakes that a death may have lost. The dead process may have changed the counter, or ended all
@@ -20389,20 +20515,20 @@ int shmsync_event_set(shmsync_event *e)
     SHMI_OPENED(e);
     int err = shmi_use(e->impl->a, "event");
     if (err != 0)
-        return SHMI_TELL(err);
-    return SHMI_TELL(e->impl->mode & SHMI_eventAuto ? shmi_event_set_auto(e->impl) : shmi_event_turn(e->impl, 1));
+        return SHMI_DONE(err);
+    return SHMI_DONE(e->impl->mode & SHMI_eventAuto ? shmi_event_set_auto(e->impl) : shmi_event_turn(e->impl, 1));
 }
 int shmsync_event_reset(shmsync_event *e)
 {
     SHMI_OPENED(e);
     int err = shmi_use(e->impl->a, "event");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (e->impl->mode & SHMI_eventAuto) {
         shmi_event_claim(e->impl);
-        return 0;
+        return SHMI_DONE(0);
     }
-    return SHMI_TELL(shmi_event_turn(e->impl, 0));
+    return SHMI_DONE(shmi_event_turn(e->impl, 0));
 }
 int shmsync_event_is_set(const shmsync_event *e)
 {
@@ -20422,24 +20548,24 @@ SHMI_FN int shmi_event_await(shmsync_event *e, int64_t abs)
 int shmsync_event_wait(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    return SHMI_TELL(shmi_event_await(e, 0));
+    return SHMI_DONE(shmi_event_await(e, 0));
 }
 int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(e);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_event_await(e, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_event_await(e, ns));
 }
 int shmsync_event_trywait(shmsync_event *e)
 {
     SHMI_OPENED(e);
     int err = shmi_use(e->impl->a, "event");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (e->impl->mode & SHMI_eventAuto)
-        return SHMI_TELL(shmi_event_try_claim(e->impl) ? 0 : EBUSY);
-    return SHMI_TELL(shmi_event_odd(e->impl) ? 0 : EBUSY);
+        return SHMI_DONE(shmi_event_try_claim(e->impl) ? 0 : EBUSY);
+    return SHMI_DONE(shmi_event_odd(e->impl) ? 0 : EBUSY);
 }
 SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
 {
@@ -20453,14 +20579,14 @@ SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
 int shmsync_event_wait_reset(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    return SHMI_TELL(shmi_event_await_reset(e, 0));
+    return SHMI_DONE(shmi_event_await_reset(e, 0));
 }
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(e);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_event_await_reset(e, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_event_await_reset(e, ns));
 }
 
 /* For a reaper: sends the wakes that a death may have lost. */
@@ -21657,36 +21783,36 @@ shmsync_offset shmsync_queue_offset(const shmsync_queue *q)
 int shmsync_queue_put(shmsync_queue *q, const void *item)
 {
     SHMI_OPENED(q);
-    return SHMI_TELL(shmi_queue_put(q, item, 0, 0));
+    return SHMI_DONE(shmi_queue_put(q, item, 0, 0));
 }
 int shmsync_queue_tryput(shmsync_queue *q, const void *item)
 {
     SHMI_OPENED(q);
-    return SHMI_TELL(shmi_queue_put(q, item, 0, 1));
+    return SHMI_DONE(shmi_queue_put(q, item, 0, 1));
 }
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_queue_put(q, item, ns, 0));
+    return SHMI_DONE(err != 0 ? err : shmi_queue_put(q, item, ns, 0));
 }
 int shmsync_queue_get(shmsync_queue *q, void *item)
 {
     SHMI_OPENED(q);
-    return SHMI_TELL(shmi_queue_get(q, item, NULL, 0, 0));
+    return SHMI_DONE(shmi_queue_get(q, item, NULL, 0, 0));
 }
 int shmsync_queue_tryget(shmsync_queue *q, void *item)
 {
     SHMI_OPENED(q);
-    return SHMI_TELL(shmi_queue_get(q, item, NULL, 0, 1));
+    return SHMI_DONE(shmi_queue_get(q, item, NULL, 0, 1));
 }
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
+    return SHMI_DONE(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
 }
 
 /* Converts a deadline. For NULL, which means no deadline, *abs is 0. */
@@ -21730,7 +21856,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
     }
     if (entered)
         shmi_exit_for(x, a);
-    return SHMI_TELL(err);
+    return SHMI_DONE_ELSE(err, *done = 0);
 }
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
@@ -21745,7 +21871,7 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     if (err == 0)
         err = shmi_use(a, "queue");
     if (err != 0 || n == 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE_ELSE(err, *done = 0);
     memset(&c, 0, sizeof c);
     c.x = x;
     c.side = &x->items;
@@ -21753,11 +21879,11 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     if (shmi_queue_try(&c) != 0) {
         err = shmi_enter_for(x, a, "queue.get");
         if (err != 0)
-            return SHMI_TELL(err);
+            return SHMI_DONE(err);
         err = shmi_queue_do(&c, abs, 0);
         if (err != 0) {
             shmi_exit_for(x, a);
-            return SHMI_TELL(err);
+            return SHMI_DONE_ELSE(err, *done = 0);
         }
         before = 1; /* the call is within shmi_enter_for, and shmi_queue_do has already woken the waiters for this item */
     }
@@ -21769,17 +21895,17 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     shmi_queue_done(&c, *done - before);
     if (before != 0)
         shmi_exit_for(x, a);
-    return 0;
+    return SHMI_DONE_ELSE(0, *done = 0);
 }
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
     SHMI_OPENED_ELSE(q, memset(out, 0, sizeof *out));
-    return SHMI_TELL(shmi_queue_lease(q, item, out, 0, 0));
+    return SHMI_DONE_ELSE(shmi_queue_lease(q, item, out, 0, 0), memset(out, 0, sizeof *out));
 }
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
     SHMI_OPENED_ELSE(q, memset(out, 0, sizeof *out));
-    return SHMI_TELL(shmi_queue_lease(q, item, out, 0, 1));
+    return SHMI_DONE_ELSE(shmi_queue_lease(q, item, out, 0, 1), memset(out, 0, sizeof *out));
 }
 int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic)
 {
@@ -21788,7 +21914,7 @@ int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, c
     int err = shmi_deadline(abs_monotonic, &ns);
     if (err != 0)
         memset(out, 0, sizeof *out);
-    return SHMI_TELL(err != 0 ? err : shmi_queue_lease(q, item, out, ns, 0));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_queue_lease(q, item, out, ns, 0), memset(out, 0, sizeof *out));
 }
 SHMI_FN int shmi_lease_over(const char *op)
 {
@@ -21800,14 +21926,14 @@ int shmsync_lease_ack(shmsync_lease *l)
     if (l->impl == NULL) /* the item was already given back */
         return shmi_lease_over("lease.ack");
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_queue_end_lease(l, 0));
+    return SHMI_DONE(shmi_queue_end_lease(l, 0));
 }
 int shmsync_lease_nack(shmsync_lease *l)
 {
     if (l->impl == NULL)
         return shmi_lease_over("lease.nack");
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_queue_end_lease(l, 1));
+    return SHMI_DONE(shmi_queue_end_lease(l, 1));
 }
 uint32_t shmsync_queue_len(const shmsync_queue *q)
 {
@@ -21828,13 +21954,13 @@ int shmsync_queue_shutdown(shmsync_queue *q)
     if (err == 0)
         err = shmi_enter(x->a, "queue.shutdown");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     shmi_or64(&x->w->flags, SHMI_queueStoppedFlag);
     SHMSYNC_CRASHPOINT("queue.shutdown.marked");
     shmi_wake_word_wake_all(x->a, &x->items.line);
     shmi_wake_word_wake_all(x->a, &x->room.line);
     shmi_exit(x->a);
-    return 0;
+    return SHMI_DONE(0);
 }
 
 uint64_t shmsync_layout(const char *description)
@@ -22939,34 +23065,34 @@ int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
     SHMI_OPENED(g);
     if (delta == INT64_MIN)
         return shmi_fail(EINVAL, "waitgroup.add", shmi_called(&g->impl->o), "%s", "");
-    return SHMI_TELL(delta <= 0 ? shmi_counter_finish(g->impl, -delta, "waitgroup.add") : shmi_counter_add(g->impl, (uint64_t)delta));
+    return SHMI_DONE(delta <= 0 ? shmi_counter_finish(g->impl, -delta, "waitgroup.add") : shmi_counter_add(g->impl, (uint64_t)delta));
 }
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n)
 {
     SHMI_OPENED(g);
-    return SHMI_TELL(shmi_counter_claim(g->impl, n, 1, "waitgroup.claim"));
+    return SHMI_DONE(shmi_counter_claim(g->impl, n, 1, "waitgroup.claim"));
 }
 int shmsync_waitgroup_done(shmsync_waitgroup *g)
 {
     SHMI_OPENED(g);
-    return SHMI_TELL(shmi_counter_finish(g->impl, 1, "waitgroup.done"));
+    return SHMI_DONE(shmi_counter_finish(g->impl, 1, "waitgroup.done"));
 }
 int shmsync_waitgroup_wait(shmsync_waitgroup *g)
 {
     SHMI_OPENED(g);
-    return SHMI_TELL(shmi_counter_wait(g->impl, 0));
+    return SHMI_DONE(shmi_counter_wait(g->impl, 0));
 }
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(g);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_counter_wait(g->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_counter_wait(g->impl, ns));
 }
 int shmsync_waitgroup_reset(shmsync_waitgroup *g)
 {
     SHMI_OPENED(g);
-    return SHMI_TELL(shmi_counter_reset(g->impl));
+    return SHMI_DONE(shmi_counter_reset(g->impl));
 }
 int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g)
 {
@@ -23038,32 +23164,32 @@ int shmsync_latch_close(shmsync_latch *l)
 int shmsync_latch_claim(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_counter_claim(l->impl, n, 0, "latch.claim"));
+    return SHMI_DONE(shmi_counter_claim(l->impl, n, 0, "latch.claim"));
 }
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_counter_finish(l->impl, n, "latch.count_down"));
+    return SHMI_DONE(shmi_counter_finish(l->impl, n, "latch.count_down"));
 }
 int shmsync_latch_trywait(shmsync_latch *l)
 {
     SHMI_OPENED(l);
     if (shmi_counter_is_zero(shmi_counter_load(l->impl)))
-        return 0;
+        return SHMI_DONE(0);
     int err = shmi_use(l->impl->a, "latch.trywait");
-    return SHMI_TELL(err != 0 ? err : EBUSY);
+    return SHMI_DONE(err != 0 ? err : EBUSY);
 }
 int shmsync_latch_wait(shmsync_latch *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_counter_wait(l->impl, 0));
+    return SHMI_DONE(shmi_counter_wait(l->impl, 0));
 }
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_counter_wait(l->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_counter_wait(l->impl, ns));
 }
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
@@ -23074,17 +23200,17 @@ int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
     shmsync_arena *a = t->a;
     int err = shmi_enter_for(t, a, "latch.count_down");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_counter_finish(t, n, "latch.count_down");
     if (err == 0)
         err = shmi_counter_wait_entered(t, 0);
     shmi_exit_for(t, a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_latch_reset(shmsync_latch *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_counter_reset(l->impl));
+    return SHMI_DONE(shmi_counter_reset(l->impl));
 }
 int64_t shmsync_latch_count(const shmsync_latch *l)
 {
@@ -23379,14 +23505,14 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg)
 {
     SHMI_OPENED(o);
-    return SHMI_TELL(shmi_once_do(o->impl, f, arg, 0));
+    return SHMI_DONE(shmi_once_do(o->impl, f, arg, 0));
 }
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(o);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_once_do(o->impl, f, arg, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_once_do(o->impl, f, arg, ns));
 }
 
 SHMI_FN int shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
@@ -24400,26 +24526,26 @@ SHMI_FN int shmi_barrier_come(struct shmi_barrier *x, int64_t n, int64_t abs, ui
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
 {
     SHMI_OPENED(b);
-    return SHMI_TELL(shmi_barrier_come(b->impl, n, 0, phase, NULL));
+    return SHMI_DONE(shmi_barrier_come(b->impl, n, 0, phase, NULL));
 }
 int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_barrier_come(b->impl, n, ns, phase, NULL));
+    return SHMI_DONE(err != 0 ? err : shmi_barrier_come(b->impl, n, ns, phase, NULL));
 }
 int shmsync_barrier_arrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index)
 {
     SHMI_OPENED(b);
-    return SHMI_TELL(shmi_barrier_come(b->impl, 1, 0, phase, index));
+    return SHMI_DONE(shmi_barrier_come(b->impl, 1, 0, phase, index));
 }
 int shmsync_barrier_timedarrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_barrier_come(b->impl, 1, ns, phase, index));
+    return SHMI_DONE(err != 0 ? err : shmi_barrier_come(b->impl, 1, ns, phase, index));
 }
 SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t abs)
 {
@@ -24439,14 +24565,14 @@ SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t a
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase)
 {
     SHMI_OPENED(b);
-    return SHMI_TELL(shmi_barrier_await(b->impl, phase, 0));
+    return SHMI_DONE(shmi_barrier_await(b->impl, phase, 0));
 }
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_barrier_await(b->impl, phase, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_barrier_await(b->impl, phase, ns));
 }
 SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
@@ -24465,21 +24591,21 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
-    return SHMI_TELL(shmi_barrier_arrive_and_wait(b->impl, 0));
+    return SHMI_DONE(shmi_barrier_arrive_and_wait(b->impl, 0));
 }
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns));
 }
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
     uint64_t p;
     int64_t index;
-    return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p, &index));
+    return SHMI_DONE(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p, &index));
 }
 
 /* The rule of register and deregister. Adds *arg parties to the share. If *arg is 0, removes all parties of the share.
@@ -24512,12 +24638,12 @@ int shmsync_barrier_register(shmsync_barrier *b, int64_t n)
     SHMI_OPENED(b);
     if (n <= 0)
         return shmi_fail(EINVAL, "barrier.register", shmi_called(&b->impl->e.o), "%lld parties", (long long)n);
-    return SHMI_TELL(shmi_barrier_be(b->impl, (uint64_t)n));
+    return SHMI_DONE(shmi_barrier_be(b->impl, (uint64_t)n));
 }
 int shmsync_barrier_deregister(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
-    return SHMI_TELL(shmi_barrier_be(b->impl, 0));
+    return SHMI_DONE(shmi_barrier_be(b->impl, 0));
 }
 
 /* Makes one attempt to end this phase, if it is broken, and to begin another phase. The attempt does nothing while a
@@ -24558,7 +24684,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
         return shmi_fail(EINVAL, "barrier.reset", shmi_called(&x->e.o), "to %lld parties", (long long)parties);
     err = shmi_enter_for(x, a, "barrier.reset");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     while (err == 0 && !done) {
         shmi_barrier_state s;
         shmi_barrier_reap(x, 0);
@@ -24583,7 +24709,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     shmi_exit_for(x, a);
     if (err == 0 && did != NULL)
         *did = done;
-    return SHMI_TELL(err);
+    return SHMI_DONE_ELSE(err, shmi_set_flag(did, 0));
 }
 
 int64_t shmsync_barrier_lost(const shmsync_barrier *b)
@@ -25155,14 +25281,14 @@ SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair
 int shmsync_fairmutex_lock(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_fair_lock(f->impl, 0, 1));
+    return SHMI_DONE(shmi_fair_lock(f->impl, 0, 1));
 }
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(f);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_fair_lock(f->impl, ns, 1));
+    return SHMI_DONE(err != 0 ? err : shmi_fair_lock(f->impl, ns, 1));
 }
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
 {
@@ -25170,13 +25296,13 @@ int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
     struct shmi_fairmutex *x = f->impl;
     int err = shmi_use(x->q.a, "fairmutex.trylock");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (SHMI_LIKELY(shmi_fair_lock_fast(x)))
-        return 0;
+        return SHMI_DONE(0);
     err = shmi_enter(x->q.a, "fairmutex.trylock");
     if (err != 0)
-        return SHMI_TELL(err);
-    return SHMI_TELL(shmi_exit_with(x->q.a, shmi_fair_arrive(x, "fairmutex.trylock", 0, 1)));
+        return SHMI_DONE(err);
+    return SHMI_DONE(shmi_exit_with(x->q.a, shmi_fair_arrive(x, "fairmutex.trylock", 0, 1)));
 }
 SHMI_FN int shmi_fair_unlock(struct shmi_fairmutex *f)
 {
@@ -25202,7 +25328,7 @@ SHMI_FN int shmi_fair_unlock(struct shmi_fairmutex *f)
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_fair_unlock(f->impl));
+    return SHMI_DONE(shmi_fair_unlock(f->impl));
 }
 SHMI_FN int shmi_fair_recover(struct shmi_fairmutex *f, int (*repair)(void *), void *arg)
 {
@@ -25228,10 +25354,10 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
         return shmi_fail(EINVAL, "fairmutex.recover", shmi_called(&x->q.o), "without a repair");
     err = shmi_enter_for(x, x->q.a, "fairmutex.recover");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_fair_recover(x, repair, arg);
     shmi_exit_for(x, x->q.a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 /* Returns the state of the lock as an errno. It takes into account a death that no call has noticed yet, and a change
  * that is committed and not yet carried out. */
@@ -25251,7 +25377,7 @@ int shmsync_fairmutex_state(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
     int err = shmi_use(f->impl->q.a, "fairmutex.state");
-    return SHMI_TELL(err != 0 ? err : shmi_fair_state(f->impl));
+    return SHMI_DONE(err != 0 ? err : shmi_fair_state(f->impl));
 }
 
 SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o)
@@ -25473,7 +25599,7 @@ int shmsync_future_claim(shmsync_future *f)
     shmsync_arena *a = x->e.a;
     int err = shmi_enter(a, "future.claim");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     for (;;) {
         uint64_t s = shmi_future_now(x);
         if (shmi_future_over(s) || shmi_future_producer(s) != 0) {
@@ -25486,7 +25612,7 @@ int shmsync_future_claim(shmsync_future *f)
         }
     }
     shmi_exit(a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_future_set(shmsync_future *f, int result)
 {
@@ -25495,7 +25621,7 @@ int shmsync_future_set(shmsync_future *f, int result)
     shmsync_arena *a = x->e.a;
     int err = shmi_enter(a, "future.set");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     for (;;) {
         uint64_t s = shmi_future_now(x), *slot, r;
         uint32_t round = shmi_future_round(s);
@@ -25514,7 +25640,7 @@ int shmsync_future_set(shmsync_future *f, int result)
         }
     }
     shmi_exit(a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 /* Whether the Future is set, and its result. The function changes nothing. */
 SHMI_FN int shmi_future_read(struct shmi_future *f, int *result)
@@ -25561,14 +25687,14 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
 int shmsync_future_wait(shmsync_future *f, int *result)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_future_wait(f->impl, result, 0));
+    return SHMI_DONE(shmi_future_wait(f->impl, result, 0));
 }
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(f);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
 /* Waits until the dead producer that the state s names is gone. Also returns when the state is no longer s, or when a
  * living participant has got the ID of the producer. */
@@ -25616,7 +25742,7 @@ SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
 int shmsync_future_reset(shmsync_future *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_future_reset(f->impl, 0));
+    return SHMI_DONE(shmi_future_reset(f->impl, 0));
 }
 
 /* Ends the round if its producer is the dead participant. */
@@ -26324,33 +26450,33 @@ SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)
 int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m)
 {
     SHMI_OPENED(c);
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_cond_wait_mutex(c, m, 0));
+    SHMI_CHECK_OPENED(m, __func__);
+    return SHMI_DONE(shmi_cond_wait_mutex(c, m, 0));
 }
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(c);
-    SHMI_OPENED(m);
+    SHMI_CHECK_OPENED(m, __func__);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_cond_wait_mutex(c, m, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_cond_wait_mutex(c, m, ns));
 }
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(c);
     int64_t ns = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &ns) : 0;
-    return SHMI_TELL(err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns));
 }
 int shmsync_cond_signal(shmsync_cond *c)
 {
     SHMI_OPENED(c);
-    return SHMI_TELL(shmi_cond_wake(c->impl, "cond.signal", shmi_cond_signal_locked));
+    return SHMI_DONE(shmi_cond_wake(c->impl, "cond.signal", shmi_cond_signal_locked));
 }
 int shmsync_cond_broadcast(shmsync_cond *c)
 {
     SHMI_OPENED(c);
-    return SHMI_TELL(shmi_cond_wake(c->impl, "cond.broadcast", shmi_cond_broadcast_locked));
+    return SHMI_DONE(shmi_cond_wake(c->impl, "cond.broadcast", shmi_cond_broadcast_locked));
 }
 
 SHMI_FN int shmi_cond_view(struct shmi_cond *k, shmsync_arena *a, const shmi_object *o)
@@ -27123,19 +27249,19 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n)
 {
     SHMI_OPENED(s);
-    return SHMI_TELL(shmi_sem_acquire(s->impl, n, 0, 1, 0));
+    return SHMI_DONE(shmi_sem_acquire(s->impl, n, 0, 1, 0));
 }
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n)
 {
     SHMI_OPENED(s);
-    return SHMI_TELL(shmi_sem_acquire(s->impl, n, 0, 0, 1));
+    return SHMI_DONE(shmi_sem_acquire(s->impl, n, 0, 0, 1));
 }
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(s);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_sem_acquire(s->impl, n, ns, 0, 0));
+    return SHMI_DONE(err != 0 ? err : shmi_sem_acquire(s->impl, n, ns, 0, 0));
 }
 int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
 {
@@ -27144,18 +27270,18 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
     shmsync_arena *a = s->q.a;
     int had, err = shmi_use(a, "semaphore.release");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (n < 0)
         return shmi_fail(EINVAL, "semaphore.release", shmi_called(&s->q.o), "%lld permits", (long long)n);
     if (shmi_sem_release_fast(s, (uint64_t)n))
-        return 0;
+        return SHMI_DONE(0);
     err = shmi_enter(a, "semaphore.release");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_sem_give(s, (uint64_t)n, &had);
     if (err == 0 && !had)
         err = shmi_fail(EPERM, "semaphore.release", shmi_called(&s->q.o), "%lld permits are more than are held", (long long)n);
-    return SHMI_TELL(shmi_exit_with(a, err));
+    return SHMI_DONE(shmi_exit_with(a, err));
 }
 SHMI_FN uint64_t shmi_sem_pool_free(const struct shmi_semaphore *s)
 {
@@ -28528,20 +28654,21 @@ SHMI_COLD int shmi_rw_lock_called(shmsync_rwmutex *m, struct shmi_rwmutex *x, in
 {
     shmi_rw_undo(x, got);
     SHMI_OPENED_AS(m, "shmsync_rwmutex_lock");
-    return shmi_result(shmi_rw_lock(m->impl, 0), "shmsync_rwmutex_lock");
+    return SHMI_DONE_AS(shmi_rw_lock(m->impl, 0), "shmsync_rwmutex_lock");
 }
 int shmsync_rwmutex_lock(shmsync_rwmutex *m)
 {
     struct shmi_rwmutex *x = m->impl;
-    int got = SHMI_LIKELY(shmi_is_open(x, m->serial)) ? shmi_rw_at_once(x) : SHMI_rwNothing;
-    return SHMI_LIKELY(got == SHMI_rwWrites) ? 0 : shmi_rw_lock_called(m, x, got);
+    const uint64_t serial = m->serial;
+    int got = SHMI_LIKELY(shmi_is_open(x, serial)) ? shmi_rw_at_once(x) : SHMI_rwNothing;
+    return SHMI_LIKELY(got == SHMI_rwWrites) ? shmi_done(x, serial, 0, __func__) : shmi_rw_lock_called(m, x, got);
 }
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_lock(m->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rw_lock(m->impl, ns));
 }
 int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
 {
@@ -28549,32 +28676,33 @@ int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
     err = shmi_rw_try_drained(m, "rwmutex.trylock");
     if (err != 0)
         shmi_rw_release_writers(m);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 SHMI_COLD int shmi_rw_unlock_called(shmsync_rwmutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_rwmutex_unlock");
-    return shmi_result(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
+    return SHMI_DONE_AS(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
 }
 /* The slow part of an unlock that has already opened the gate. It is needed if readers wait, or if the mutex cannot be
  * unlocked at once. */
-SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x)
+SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x, uint64_t serial)
 {
     SHMI_BEGIN();
     shmi_rw_let_in(x);
-    return shmi_result(shmi_mutex_unlock(&x->writers), "shmsync_rwmutex_unlock");
+    return shmi_done(x, serial, shmi_mutex_unlock(&x->writers), "shmsync_rwmutex_unlock");
 }
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m)
 {
     struct shmi_rwmutex *x = m->impl;
+    const uint64_t serial = m->serial;
     const uint32_t *own, *waiting;
     uint32_t name;
-    if (SHMI_UNLIKELY(!shmi_is_open(x, m->serial)))
+    if (SHMI_UNLIKELY(!shmi_is_open(x, serial)))
         return shmi_rw_unlock_called(m);
     name = shmi_mutex_name(&x->writers);
     own = x->writers.own;
@@ -28583,33 +28711,34 @@ int shmsync_rwmutex_unlock(shmsync_rwmutex *m)
         return shmi_rw_unlock_called(m);
     if (SHMI_LIKELY((shmi_ld32(waiting) & 1) == 0) &&
         SHMI_LIKELY(shmi_mutex_unlock_at_once(&x->writers, name, __atomic_load_n(own, __ATOMIC_RELAXED))))
-        return 0;
-    return shmi_rw_opened_called(x);
+        return shmi_done(x, serial, 0, __func__);
+    return shmi_rw_opened_called(x, serial);
 }
 SHMI_COLD int shmi_rw_rdlock_called(shmsync_rwmutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_rwmutex_rdlock");
-    return shmi_result(shmi_rw_rlock(m->impl, 0), "shmsync_rwmutex_rdlock");
+    return SHMI_DONE_AS(shmi_rw_rlock(m->impl, 0), "shmsync_rwmutex_rdlock");
 }
 /* The slow part of an rdlock whose try found the gate closed. */
-SHMI_COLD int shmi_rw_rdlock_slow_called(struct shmi_rwmutex *x)
+SHMI_COLD int shmi_rw_rdlock_slow_called(struct shmi_rwmutex *x, uint64_t serial)
 {
     SHMI_BEGIN();
-    return shmi_result(shmi_rw_rlock_slow(x, 0), "shmsync_rwmutex_rdlock");
+    return shmi_done(x, serial, shmi_rw_rlock_slow(x, 0), "shmsync_rwmutex_rdlock");
 }
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m)
 {
     struct shmi_rwmutex *x = m->impl;
-    if (SHMI_UNLIKELY(!shmi_is_open(x, m->serial)) || SHMI_UNLIKELY(shmi_mutex_name(&x->writers) == 0))
+    const uint64_t serial = m->serial;
+    if (SHMI_UNLIKELY(!shmi_is_open(x, serial)) || SHMI_UNLIKELY(shmi_mutex_name(&x->writers) == 0))
         return shmi_rw_rdlock_called(m);
-    return SHMI_LIKELY(shmi_rw_try_read(x)) ? 0 : shmi_rw_rdlock_slow_called(x);
+    return SHMI_LIKELY(shmi_rw_try_read(x)) ? shmi_done(x, serial, 0, __func__) : shmi_rw_rdlock_slow_called(x, serial);
 }
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_rlock(m->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rw_rlock(m->impl, ns));
 }
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
 {
@@ -28633,7 +28762,7 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
     }
     if (counted)
         shmi_exit_for(m, a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 /* Takes one reader off the reader word of this process, and returns the new word. */
 SHMI_FAST uint64_t shmi_rw_leave(struct shmi_rwmutex *m) { return shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE; }
@@ -28654,22 +28783,23 @@ SHMI_FN int shmi_rw_runlock(struct shmi_rwmutex *m)
 SHMI_COLD int shmi_rw_rdunlock_called(shmsync_rwmutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_rwmutex_rdunlock");
-    return shmi_result(shmi_rw_runlock(m->impl), "shmsync_rwmutex_rdunlock");
+    return SHMI_DONE_AS(shmi_rw_runlock(m->impl), "shmsync_rwmutex_rdunlock");
 }
 /* The slow part of an rdunlock. w is the reader word. */
-SHMI_COLD int shmi_rw_rdunlock_slow_called(struct shmi_rwmutex *m, uint64_t w)
+SHMI_COLD int shmi_rw_rdunlock_slow_called(struct shmi_rwmutex *m, uint64_t serial, uint64_t w)
 {
     SHMI_BEGIN();
-    return shmi_result(shmi_rw_runlock_slow(m, w), "shmsync_rwmutex_rdunlock");
+    return shmi_done(m, serial, shmi_rw_runlock_slow(m, w), "shmsync_rwmutex_rdunlock");
 }
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
 {
     struct shmi_rwmutex *m = lock->impl;
+    const uint64_t serial = lock->serial;
     uint64_t w;
-    if (SHMI_UNLIKELY(!shmi_is_open(m, lock->serial)) || SHMI_UNLIKELY(shmi_mutex_name(&m->writers) == 0))
+    if (SHMI_UNLIKELY(!shmi_is_open(m, serial)) || SHMI_UNLIKELY(shmi_mutex_name(&m->writers) == 0))
         return shmi_rw_rdunlock_called(lock);
     w = shmi_rw_leave(m);
-    return shmi_rw_left_quietly(m, w) ? 0 : shmi_rw_rdunlock_slow_called(m, w);
+    return shmi_rw_left_quietly(m, w) ? shmi_done(m, serial, 0, __func__) : shmi_rw_rdunlock_slow_called(m, serial, w);
 }
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
 {
@@ -28678,7 +28808,7 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
     uint32_t g = shmi_rw_gate(m);
     int err = shmi_use(m->a, "rwmutex.downgrade");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (g != m->a->self)
         return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, "rwmutex.downgrade", m->called, "%sgate %#x", shmi_rw_valid(g) ? "this process has no write hold; " : "", g);
     shmi_add64(m->mine, SHMI_READER_ONE);
@@ -28686,19 +28816,19 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
     err = shmi_rw_open(m, "rwmutex.downgrade");
     if (err != 0)
         shmi_rw_take_back(m);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return SHMI_TELL(shmi_rw_lock_upgradable(m->impl, 0));
+    return SHMI_DONE(shmi_rw_lock_upgradable(m->impl, 0));
 }
 int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_lock_upgradable(m->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rw_lock_upgradable(m->impl, ns));
 }
 int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 {
@@ -28706,7 +28836,7 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_enter_for(m, m->a, "rwmutex.try_lock_upgradable"); /* keeps the handle open, as in lock_upgradable */
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_mutex_trylock(&m->writers);
     if (err == 0) {
         err = shmi_rw_resolve_gate(m, "rwmutex.try_lock_upgradable");
@@ -28716,25 +28846,25 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
             shmi_rw_release_writers(m);
     }
     shmi_exit_for(m, m->a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.unlock_upgradable", SHMI_upNot);
-    return SHMI_TELL(err != 0 ? err : shmi_mutex_unlock(&m->impl->writers));
+    return SHMI_DONE(err != 0 ? err : shmi_mutex_unlock(&m->impl->writers));
 }
 int shmsync_rwmutex_upgrade(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return SHMI_TELL(shmi_rw_upgrade(m->impl, 0));
+    return SHMI_DONE(shmi_rw_upgrade(m->impl, 0));
 }
 int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_upgrade(m->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rw_upgrade(m->impl, ns));
 }
 int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 {
@@ -28744,14 +28874,14 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
      * it. */
     int err = shmi_enter_for(m, m->a, "rwmutex.try_upgrade");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_rw_end_upgradable(m, "rwmutex.try_upgrade", SHMI_upUpgrading);
     if (err == 0) {
         err = shmi_rw_try_drained(m, "rwmutex.try_upgrade");
         shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
     }
     shmi_exit_for(m, m->a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *lock)
 {
@@ -28760,23 +28890,23 @@ int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *lock)
     /* Keep the handle open, because a reader that this call lets in may close it. */
     int err = shmi_enter_for(m, m->a, "rwmutex.downgrade_to_upgradable");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_rw_open_gate(m, "rwmutex.downgrade_to_upgradable");
     if (err == 0)
         shmi_rw_become_upgradable(m);
     shmi_exit_for(m, m->a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.downgrade_to_read", SHMI_upNot);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     /* Count the reader before the mutex is free, so that the next writer sees the reader. */
     shmi_add64(m->impl->mine, SHMI_READER_ONE);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.reader_added");
-    return SHMI_TELL(shmi_mutex_unlock(&m->impl->writers));
+    return SHMI_DONE(shmi_mutex_unlock(&m->impl->writers));
 }
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg)
 {
@@ -28787,16 +28917,16 @@ int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg
         return shmi_fail(EINVAL, "rwmutex.recover", x->called, "without a repair");
     err = shmi_enter_for(x, x->a, "rwmutex.recover");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_rw_recover(x, "rwmutex.recover", 0, repair, arg);
     shmi_exit_for(x, x->a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_rwmutex_state(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
     int err = shmi_use(m->impl->a, "rwmutex.state");
-    return SHMI_TELL(err != 0 ? err : shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)));
+    return SHMI_DONE(err != 0 ? err : shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)));
 }
 
 /* ---- Transactions of a writer ---- */
@@ -28851,13 +28981,13 @@ int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.begin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.begin", 0, tx));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.begin", 0, tx), memset(tx, 0, sizeof *tx));
 }
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.trybegin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.trybegin", shmsync_rwmutex_trylock(m), tx));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.trybegin", shmsync_rwmutex_trylock(m), tx), memset(tx, 0, sizeof *tx));
 }
 int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
@@ -28866,7 +28996,7 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.timedbegin", m->impl->called, tx);
     if (err == 0)
         err = shmi_deadline(abs_monotonic, &abs);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx), memset(tx, 0, sizeof *tx));
 }
 
 /* Whether the reap of the participant dead has to roll back for the process that the gate names. This process is dead
@@ -29870,49 +30000,49 @@ int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
 int shmsync_spinlock_lock(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_lock(l->impl, 0));
+    return SHMI_DONE(shmi_spin_lock(l->impl, 0));
 }
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_spin_lock(l->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_spin_lock(l->impl, ns));
 }
 int shmsync_spinlock_trylock(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "spinlock.trylock");
-    return SHMI_TELL(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_HELD));
+    return SHMI_DONE(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_HELD));
 }
 int shmsync_spinlock_unlock(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0));
+    return SHMI_DONE(shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0));
 }
 int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_recover(l->impl, 0, repair, arg));
+    return SHMI_DONE(shmi_spin_recover(l->impl, 0, repair, arg));
 }
 int shmsync_spinlock_state(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "spinlock.state");
-    return SHMI_TELL(err != 0 ? err : shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)));
+    return SHMI_DONE(err != 0 ? err : shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)));
 }
 
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_lock(l->impl, 0));
+    return SHMI_DONE(shmi_spin_lock(l->impl, 0));
 }
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_spin_lock(l->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_spin_lock(l->impl, ns));
 }
 SHMI_FN int shmi_rwspin_trylock(struct shmi_spinlock *l)
 {
@@ -29942,12 +30072,12 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
         err = shmi_rwspin_trylock(l);
         shmi_exit_for(l, a);
     }
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0));
+    return SHMI_DONE(shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0));
 }
 SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
 {
@@ -29963,29 +30093,29 @@ SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
 int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_rwspin_rdlock(l->impl, 0));
+    return SHMI_DONE(shmi_rwspin_rdlock(l->impl, 0));
 }
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rwspin_rdlock(l->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rwspin_rdlock(l->impl, ns));
 }
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.tryrdlock");
-    return SHMI_TELL(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_READ));
+    return SHMI_DONE(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_READ));
 }
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.rdunlock");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_release");
-    return SHMI_TELL(shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "this process has no read hold"));
+    return SHMI_DONE(shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "this process has no read hold"));
 }
 SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
 {
@@ -29997,25 +30127,25 @@ SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_rwspin_uplock(l->impl, 0));
+    return SHMI_DONE(shmi_rwspin_uplock(l->impl, 0));
 }
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rwspin_uplock(l->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rwspin_uplock(l->impl, ns));
 }
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.tryuplock");
-    return SHMI_TELL(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_UPGRADE));
+    return SHMI_DONE(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_UPGRADE));
 }
 int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
+    return SHMI_DONE(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
 }
 /* Returns EPERM if this process has no hold of the given kind. EPROTO: the state word is not valid. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
@@ -30041,14 +30171,14 @@ SHMI_FN int shmi_rwspin_upgrade(struct shmi_spinlock *l, int64_t abs)
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_rwspin_upgrade(l->impl, 0));
+    return SHMI_DONE(shmi_rwspin_upgrade(l->impl, 0));
 }
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rwspin_upgrade(l->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rwspin_upgrade(l->impl, ns));
 }
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
 {
@@ -30061,7 +30191,7 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
         err = shmi_rwspin_reader(l, &who);
     if (err == 0)
         err = who != 0 ? EBUSY : shmi_rwspin_turn(l, d.from, d.to);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 /* Turns a hold of this process into a hold for reading. The parameter from is the kind of the old hold. The new hold
  * counts before the old one ends, so no writer gets the lock in between. */
@@ -30078,22 +30208,22 @@ SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, u
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD));
+    return SHMI_DONE(shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD));
 }
 int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE));
+    return SHMI_DONE(shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE));
 }
 int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgradable", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE)));
+    return SHMI_DONE(shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgradable", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE)));
 }
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_recover(l->impl, 0, repair, arg));
+    return SHMI_DONE(shmi_spin_recover(l->impl, 0, repair, arg));
 }
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
 {
@@ -30106,7 +30236,7 @@ int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
         if (bad)
             err = shmi_fail(EPROTO, "rwspinlock.state", l->impl->called, "its list of slot records");
     }
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 
 /* ---- The functions of a reaper ---- */
@@ -30349,8 +30479,8 @@ SHMI_FN shmsync_arena *shmi_await_arena(const shmsync_awaitable *x, void *thing)
         return ((struct shmi_sequencer *)thing)->a;
     return x->kind == SHMSYNC_AWAIT_FUTURE ? ((struct shmi_future *)thing)->e.a : ((struct shmi_event *)thing)->a;
 }
-/* Checks that a call can wait for all awaitables in the list. */
-SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n)
+/* Checks that a call can wait for all awaitables in the list. Sets of[i] to the arena of list[i]. */
+SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n, shmsync_arena **of)
 {
     size_t i;
     if (n > SHMSYNC_AWAIT_MOST)
@@ -30361,12 +30491,13 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
         if (x->kind < SHMSYNC_AWAIT_SEQUENCER || x->kind > SHMSYNC_AWAIT_EVENT_RESET)
             return shmi_fail(EINVAL, op, NULL, "kind %d", x->kind);
         if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
-            SHMI_OPENED_AS(x->sequencer, op);
+            SHMI_CHECK_OPENED(x->sequencer, op);
         else if (x->kind == SHMSYNC_AWAIT_FUTURE)
-            SHMI_OPENED_AS(x->future, op);
+            SHMI_CHECK_OPENED(x->future, op);
         else
-            SHMI_OPENED_AS(x->event, op);
-        err = shmi_use(shmi_await_arena(x, shmi_await_thing(x)), op);
+            SHMI_CHECK_OPENED(x->event, op);
+        of[i] = shmi_await_arena(x, shmi_await_thing(x));
+        err = shmi_use(of[i], op);
         if (err != 0)
             return err;
         if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventBidirectional))
@@ -30422,6 +30553,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     void *kept[SHMSYNC_AWAIT_MOST]; /* the objects of the handles in the list: see shmi_await_enter */
+    shmsync_arena *of[SHMSYNC_AWAIT_MOST];
     size_t i, begun = 0, entered, chosen = SIZE_MAX;
     int64_t abs = 0, since = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result = 0;
@@ -30430,13 +30562,13 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
         return SHMI_TELL(err);
     if (n == 0)
         return shmi_fail(EINVAL, "wait_any", NULL, "nothing to wait for");
-    err = shmi_await_check("wait_any", list, n);
+    err = shmi_await_check("wait_any", list, n, of);
     if (err != 0)
         return SHMI_TELL(err);
     for (i = 0; i < n; i++)
         if (shmi_await_reached(&list[i], &err)) {
             *index = i;
-            return SHMI_TELL(err);
+            return SHMI_DONE_IN(of[i], err);
         }
     for (entered = 0; entered < n && err == 0; entered += err == 0)
         err = shmi_await_enter("wait_any", &list[entered], &kept[entered]);
@@ -30539,11 +30671,12 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
 {
     SHMI_BEGIN();
     shmi_await_rest r;
+    shmsync_arena *of[SHMSYNC_AWAIT_MOST];
     size_t i;
     int64_t abs = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result;
     if (err == 0)
-        err = shmi_await_check("wait_all", list, n);
+        err = shmi_await_check("wait_all", list, n, of);
     if (err != 0 || n == 0)
         return SHMI_TELL(err);
     r.n = 0;
@@ -30551,7 +30684,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
     r.result = 0;
     for (i = 0; i < n; i++)
         if (shmi_await_reached(&list[i], &result))
-            shmi_await_note(&r, i, result);
+            shmi_await_note(&r, i, SHMI_DONE_IN(of[i], result));
         else
             r.of[r.n++] = (uint8_t)i;
     if (r.n != 0)
@@ -31562,7 +31695,7 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
     SHMI_OPENED_ELSE(m, memset(out, 0, sizeof *out));
-    return SHMI_TELL(shmi_key_lock(m->impl, key, 0, out));
+    return SHMI_DONE_ELSE(shmi_key_lock(m->impl, key, 0, out), memset(out, 0, sizeof *out));
 }
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic)
 {
@@ -31570,7 +31703,7 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     memset(out, 0, sizeof *out);
-    return SHMI_TELL(err != 0 ? err : shmi_key_lock(m->impl, key, ns, out));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_key_lock(m->impl, key, ns, out), memset(out, 0, sizeof *out));
 }
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
@@ -31583,13 +31716,13 @@ int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *
     if (err == 0)
         err = shmi_multi_bucket(x, key, &k);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (SHMI_LIKELY(shmi_key_lock_fast(k, key, out)))
-        return 0;
+        return SHMI_DONE_ELSE(0, memset(out, 0, sizeof *out));
     err = shmi_enter(x->a, "multilock.trylock");
     if (err != 0)
-        return SHMI_TELL(err);
-    return SHMI_TELL(shmi_exit_with(x->a, shmi_key_arrive(k, "multilock.trylock", key, 0, 1, out)));
+        return SHMI_DONE(err);
+    return SHMI_DONE_ELSE(shmi_exit_with(x->a, shmi_key_arrive(k, "multilock.trylock", key, 0, 1, out)), memset(out, 0, sizeof *out));
 }
 
 /* Unlocks the hold h by a record, which grants the key to the first wait. If this process does not have the hold h,
@@ -31671,7 +31804,7 @@ int shmsync_multilock_unlock(const shmsync_hold *h)
         return shmi_fail(EPERM, "multilock.unlock", NULL, "the hold holds nothing");
     if (!shmi_is_open(k, h->serial))
         return SHMI_TELL(shmi_closed(__func__));
-    return SHMI_TELL(shmi_key_unlock(k, h));
+    return SHMI_DONE_IN(k->q.a, shmi_key_unlock(k, h)); /* a close of the arena does not close the buckets */
 }
 
 /* ---- Many keys ---- */
@@ -31729,7 +31862,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held)
 {
     SHMI_OPENED_ELSE(m, shmi_no_holds(out, n, held));
-    return SHMI_TELL(shmi_key_lockall(m->impl, keys, n, out, held, 0));
+    return SHMI_DONE_ELSE(shmi_key_lockall(m->impl, keys, n, out, held, 0), shmi_no_holds(out, n, held));
 }
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic)
 {
@@ -31737,7 +31870,7 @@ int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, s
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     shmi_no_holds(out, n, held);
-    return SHMI_TELL(err != 0 ? err : shmi_key_lockall(m->impl, keys, n, out, held, ns));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_key_lockall(m->impl, keys, n, out, held, ns), shmi_no_holds(out, n, held));
 }
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 {
@@ -31908,10 +32041,10 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
         return shmi_fail(EINVAL, "multilock.recover", shmi_called(&x->o), "without a repair");
     err = shmi_enter_for(x, x->a, "multilock.recover");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_key_recover(x, key, repair, arg);
     shmi_exit_for(x, x->a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 /* Returns the state of the key as an errno. It takes into account a death that no call has noticed yet, and a change
  * that is committed and not yet carried out. */
@@ -31943,7 +32076,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
     SHMI_OPENED(m);
     struct shmi_multilock *x = m->impl;
     int err = shmi_enter(x->a, "multilock.state");
-    return SHMI_TELL(err != 0 ? err : shmi_exit_with(x->a, shmi_multi_state(x, key)));
+    return SHMI_DONE(err != 0 ? err : shmi_exit_with(x->a, shmi_multi_state(x, key)));
 }
 
 /* ---- Reaping ---- */
@@ -32685,12 +32818,12 @@ int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_ga
     int err = shmi_signal_use(w->impl, "signalwaker.gate", "queue", queue, w->impl->n_gates);
     memset(out, 0, sizeof *out);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     out->impl = w->impl;
     out->serial = w->serial;
     out->queue = (uint32_t)queue;
     out->running = 0;
-    return 0;
+    return SHMI_DONE_ELSE(0, memset(out, 0, sizeof *out));
 }
 
 int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
@@ -32719,7 +32852,7 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
         }
         shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
     }
-    return SHMI_TELL(err);
+    return SHMI_DONE_ELSE(err, shmi_set_flag(scheduled, 0));
 }
 
 /* Begins the execution of a scheduled queue. One CAS stores the executing flag together with the ID of the executor,
@@ -32752,7 +32885,7 @@ int shmsync_gate_begin(shmsync_gate *g)
 {
     SHMI_OPENED(g);
     int err = shmi_use(g->impl->a, "gate.begin");
-    return SHMI_TELL(err != 0 ? err : shmi_gate_begin(g) ? 0 : EBUSY);
+    return SHMI_DONE(err != 0 ? err : shmi_gate_begin(g) ? 0 : EBUSY);
 }
 int shmsync_gate_trybegin_inline(shmsync_gate *g)
 {
@@ -32761,18 +32894,18 @@ int shmsync_gate_trybegin_inline(shmsync_gate *g)
     uint64_t *word = &w->gates[g->queue].word, s, next;
     int err = shmi_use(w->a, "gate.trybegin_inline");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     s = shmi_ld64(word);
     if (!shmi_gate_idle(s))
-        return SHMI_TELL(EBUSY);
+        return SHMI_DONE(EBUSY);
     next = shmi_gate_begun(s, w->a->self);
     if (!shmi_cas64(word, s, next)) {
         shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
-        return SHMI_TELL(EBUSY);
+        return SHMI_DONE(EBUSY);
     }
     g->running = next;
     shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
-    return 0;
+    return SHMI_DONE(0);
 }
 
 SHMI_FN int shmi_gate_finish(shmsync_gate *g, const char *op, int again, int *scheduled)
@@ -32811,13 +32944,13 @@ int shmsync_gate_finish(shmsync_gate *g, int *again)
     int scheduled, err = shmi_gate_finish(g, "gate.finish", 0, &scheduled);
     if (again != NULL)
         *again = scheduled;
-    return SHMI_TELL(err);
+    return SHMI_DONE_ELSE(err, shmi_set_flag(again, 0));
 }
 int shmsync_gate_finish_and_schedule(shmsync_gate *g)
 {
     SHMI_OPENED(g);
     int scheduled;
-    return SHMI_TELL(shmi_gate_finish(g, "gate.finish_and_schedule", 1, &scheduled));
+    return SHMI_DONE(shmi_gate_finish(g, "gate.finish_and_schedule", 1, &scheduled));
 }
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
 {
@@ -32826,13 +32959,13 @@ int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
     int err = shmi_use(g->impl->a, "gate.state");
     memset(out, 0, sizeof *out);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     s = shmi_ld64(&g->impl->gates[g->queue].word);
     out->scheduled = shmi_gate_scheduled(s);
     out->executing = shmi_gate_executing(s);
     out->epoch = (uint32_t)(s >> SHMI_SIGNAL_GATE_EPOCH_SHIFT);
     out->known = out->executing && shmi_who(g->impl->a, shmi_gate_executor(s), &out->executor) == 0;
-    return 0;
+    return SHMI_DONE_ELSE(0, memset(out, 0, sizeof *out));
 }
 
 /* Searches once through the signals whose bits are set in active for a queue to execute. Returns whether it has begun
@@ -32865,7 +32998,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
     shmsync_gate g;
     int passes, err = shmi_signal_use(w, "signalwaker.next", "queue", near_queue, w->n_gates);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     g.impl = w;
     g.serial = waker->serial;
     g.queue = 0;
@@ -32875,7 +33008,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
         uint64_t active = shmi_ld64(&w->w->summary) & w->mask;
         if (active == 0) {
             shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
-            return SHMI_TELL(EBUSY);
+            return SHMI_DONE_ELSE(EBUSY, memset(out, 0, sizeof *out));
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
             /* This execution may last for ever. If other queues are scheduled, a worker sleeps, and there is no permit,
@@ -32883,7 +33016,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
-            return 0;
+            return SHMI_DONE_ELSE(0, memset(out, 0, sizeof *out));
         }
         /* This pass has found only superfluous bits, and has cleared them. Another process may have scheduled a queue
          * before this pass cleared the bit of its signal in the summary. That process has issued no permit for the
@@ -32891,7 +33024,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
     }
     shmi_signal_release(w, 1); /* the worker that takes this permit searches on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
-    return SHMI_TELL(EBUSY);
+    return SHMI_DONE_ELSE(EBUSY, memset(out, 0, sizeof *out));
 }
 
 /* ---- Waiting for permits ---- */
@@ -32970,20 +33103,20 @@ SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
 int shmsync_signalwaker_acquire(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return SHMI_TELL(shmi_signal_acquire(w->impl, 0));
+    return SHMI_DONE(shmi_signal_acquire(w->impl, 0));
 }
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(w);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_signal_acquire(w->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_signal_acquire(w->impl, ns));
 }
 int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryacquire");
-    return SHMI_TELL(err != 0 ? err : shmi_signal_take(w->impl) ? 0 : EBUSY);
+    return SHMI_DONE(err != 0 ? err : shmi_signal_take(w->impl) ? 0 : EBUSY);
 }
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
 {
@@ -32993,7 +33126,7 @@ int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
         err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits", (long long)n);
     if (err == 0 && n > 0 && !shmi_signal_release(w->impl, (uint64_t)n))
         err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits: too many permits", (long long)n);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w)
 {
@@ -33028,22 +33161,22 @@ SHMI_FN int shmi_signal_register(struct shmi_signalwaker *w, const char *op, int
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1));
+    return SHMI_DONE(shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1));
 }
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0));
+    return SHMI_DONE(shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0));
 }
 int shmsync_signalwaker_register_worker(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1));
+    return SHMI_DONE(shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1));
 }
 int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0));
+    return SHMI_DONE(shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0));
 }
 
 /* The functions by which programs change the index of a SignalWaker themselves: signals, summary, status, partitions,
@@ -33057,11 +33190,11 @@ int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_sign
     int err = shmi_signal_use(w->impl, "signalwaker.signal", "signal", i, w->impl->n_lines);
     memset(out, 0, sizeof *out);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     out->impl = w->impl;
     out->serial = w->serial;
     out->index = (uint32_t)i;
-    return 0;
+    return SHMI_DONE_ELSE(0, memset(out, 0, sizeof *out));
 }
 SHMI_FN uint64_t *shmi_signal_of(const shmsync_signal *s) { return &s->impl->lines[s->index].bits; }
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set)
@@ -33070,13 +33203,13 @@ int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_emp
     int err = shmi_use(s->impl->a, "signal.set");
     uint64_t old;
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     old = shmi_or64(shmi_signal_of(s), mask);
     if (was_empty != NULL)
         *was_empty = old == 0;
     if (set != NULL)
         *set = mask & ~old;
-    return 0;
+    return SHMI_DONE(0);
 }
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *set_now)
 {
@@ -33087,7 +33220,7 @@ int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *se
         err = shmsync_signal_set_mask(s, UINT64_C(1) << bit, was_empty, &set);
     if (err == 0 && set_now != NULL)
         *set_now = set != 0;
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
 {
@@ -33095,7 +33228,7 @@ int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
     uint64_t m, old;
     int err = shmi_signal_use(s->impl, "signal.acquire", "bit", bit, SHMI_SIGNAL_BITS);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     m = UINT64_C(1) << bit;
     old = shmi_ld64(shmi_signal_of(s));
     if ((old & m) != 0)
@@ -33103,9 +33236,9 @@ int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
     if (before != NULL)
         *before = old;
     if ((old & m) == 0)
-        return SHMI_TELL(EBUSY);
+        return SHMI_DONE(EBUSY);
     SHMSYNC_CRASHPOINT("signal.bit.acquired");
-    return 0;
+    return SHMI_DONE(0);
 }
 uint64_t shmsync_signal_load(const shmsync_signal *s)
 {
@@ -33122,7 +33255,7 @@ int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked)
     int did = err == 0 && shmi_signal_mark(w->impl, (uint32_t)i);
     if (marked != NULL)
         *marked = did;
-    return SHMI_TELL(err);
+    return SHMI_DONE_ELSE(err, shmi_set_flag(marked, 0));
 }
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *waker, uint64_t mask, uint64_t *marked)
 {
@@ -33140,13 +33273,13 @@ int shmsync_signalwaker_mark_mask(shmsync_signalwaker *waker, uint64_t mask, uin
     }
     if (marked != NULL)
         *marked = fresh;
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i)
 {
     SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.tryunmark_empty", "signal", i, w->impl->n_lines);
-    return SHMI_TELL(err != 0 ? err : shmi_signal_unmark_empty(w->impl, (uint32_t)i) ? 0 : EBUSY);
+    return SHMI_DONE(err != 0 ? err : shmi_signal_unmark_empty(w->impl, (uint32_t)i) ? 0 : EBUSY);
 }
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i)
 {
@@ -33154,9 +33287,9 @@ int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i)
     uint64_t *summary = &w->impl->w->summary, m;
     int err = shmi_signal_use(w->impl, "signalwaker.tryunmark", "signal", i, w->impl->n_lines);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     m = UINT64_C(1) << i;
-    return SHMI_TELL((shmi_ld64(summary) & m) != 0 && (shmi_and64(summary, ~m) & m) != 0 ? 0 : EBUSY);
+    return SHMI_DONE((shmi_ld64(summary) & m) != 0 && (shmi_and64(summary, ~m) & m) != 0 ? 0 : EBUSY);
 }
 uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w)
 {
@@ -33185,24 +33318,24 @@ SHMI_FN int shmi_signal_unmark_tasks(struct shmi_signalwaker *w)
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked)
 {
     SHMI_OPENED_ELSE(w, shmi_set_flag(marked, 0));
-    return SHMI_TELL(shmi_signal_status(w->impl, "signalwaker.mark_yield", SHMI_SIGNAL_STATUS_YIELD_MASK, marked));
+    return SHMI_DONE_ELSE(shmi_signal_status(w->impl, "signalwaker.mark_yield", SHMI_SIGNAL_STATUS_YIELD_MASK, marked), shmi_set_flag(marked, 0));
 }
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked)
 {
     SHMI_OPENED_ELSE(w, shmi_set_flag(marked, 0));
-    return SHMI_TELL(shmi_signal_status(w->impl, "signalwaker.mark_tasks", SHMI_SIGNAL_STATUS_TASKS_MASK, marked));
+    return SHMI_DONE_ELSE(shmi_signal_status(w->impl, "signalwaker.mark_tasks", SHMI_SIGNAL_STATUS_TASKS_MASK, marked), shmi_set_flag(marked, 0));
 }
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryunmark_yield");
-    return SHMI_TELL(err != 0 ? err : shmi_signal_unmark_status(w->impl, SHMI_SIGNAL_STATUS_YIELD_MASK) ? 0 : EBUSY);
+    return SHMI_DONE(err != 0 ? err : shmi_signal_unmark_status(w->impl, SHMI_SIGNAL_STATUS_YIELD_MASK) ? 0 : EBUSY);
 }
 int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryunmark_tasks");
-    return SHMI_TELL(err != 0 ? err : shmi_signal_unmark_tasks(w->impl) ? 0 : EBUSY);
+    return SHMI_DONE(err != 0 ? err : shmi_signal_unmark_tasks(w->impl) ? 0 : EBUSY);
 }
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks)
 {
@@ -33217,14 +33350,14 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
 {
     SHMI_OPENED(waker);
     if (tree != NULL)
-        SHMI_OPENED(tree);
+        SHMI_CHECK_OPENED(tree, __func__);
     struct shmi_signalwaker *w = waker->impl, *t = tree != NULL ? tree->impl : w;
     uint64_t now = 0, old, gone;
     int k, err = shmi_use(w->a, "signalwaker.sync_partition");
     if (work != NULL)
         *work = 0;
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (start < 0 || end < start || end - start > (int)SHMI_SIGNAL_BITS || end > (int)t->n_lines)
         return shmi_fail(EINVAL, "signalwaker.sync_partition", w->called, "partition %d..%d of %u signals", start, end, t->n_lines);
     shmi_signal_add(w, SHMSYNC_STAT_LEAF_SUMMARY_CHECKS, 1);
@@ -33252,7 +33385,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
     }
     if (work != NULL)
         *work = now != 0 || shmi_ld64(&w->w->partition) != 0;
-    return 0;
+    return SHMI_DONE(0);
 }
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *waker, int k, int *was_empty)
 {
@@ -33261,13 +33394,13 @@ int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *waker, int k, int *was_em
     uint64_t old;
     int err = shmi_signal_use(w, "signalwaker.mark_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     old = shmi_or64(&w->w->partition, UINT64_C(1) << k);
     SHMSYNC_CRASHPOINT("signal.partition.marked");
     shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
     if (was_empty != NULL)
         *was_empty = old == 0;
-    return 0;
+    return SHMI_DONE(0);
 }
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *waker, int k)
 {
@@ -33276,11 +33409,11 @@ int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *waker, int k)
     int err = shmi_signal_use(w, "signalwaker.clear_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     uint64_t m;
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     m = UINT64_C(1) << k;
     if ((shmi_and64(&w->w->partition, ~m) & ~m) == 0)
         shmi_signal_unmark_tasks(w);
-    return 0;
+    return SHMI_DONE(0);
 }
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k)
 {
@@ -33339,7 +33472,7 @@ int shmsync_signalwaker_reserve(shmsync_signalwaker *waker, int start, int end, 
     uint64_t r;
     int err = shmi_use(w->a, "signalwaker.reserve");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (start < 0 || end < start || end > (int)w->n_lines)
         return shmi_fail(EINVAL, "signalwaker.reserve", w->called, "signals %d..%d of %u", start, end, w->n_lines);
     n = (uint32_t)(end - start);
@@ -33351,10 +33484,10 @@ int shmsync_signalwaker_reserve(shmsync_signalwaker *waker, int start, int end, 
         int bit = shmi_signal_reserve_in(w, i, turn);
         if (bit >= 0) {
             *queue = (int)(i * SHMI_SIGNAL_BITS) + bit;
-            return 0;
+            return SHMI_DONE(0);
         }
     }
-    return SHMI_TELL(EBUSY);
+    return SHMI_DONE(EBUSY);
 }
 int shmsync_signalwaker_unreserve(shmsync_signalwaker *waker, int queue)
 {
@@ -33362,12 +33495,12 @@ int shmsync_signalwaker_unreserve(shmsync_signalwaker *waker, int queue)
     struct shmi_signalwaker *w = waker->impl;
     int err = shmi_signal_use(w, "signalwaker.unreserve", "queue", queue, w->n_gates);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (!shmi_cas32(&w->gates[queue].task, w->a->self, 0))
         return shmi_fail(EPERM, "signalwaker.unreserve", w->called, "queue %d, which this process has not reserved", queue);
     SHMSYNC_CRASHPOINT("signal.unreserve.freed");
     shmi_and64(&w->lines[(uint32_t)queue / SHMI_SIGNAL_BITS].tasks, ~(UINT64_C(1) << (uint32_t)queue % SHMI_SIGNAL_BITS));
-    return 0;
+    return SHMI_DONE(0);
 }
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w)
 {
@@ -33389,7 +33522,7 @@ int shmsync_signalwaker_count(shmsync_signalwaker *w, int stat, uint64_t n)
     int err = shmi_signal_use(w->impl, "signalwaker.count", "counter", stat, SHMSYNC_STATS);
     if (err == 0)
         shmi_add64(&shmi_signal_own_row(w->impl)->stats[stat], n);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 void shmsync_signalwaker_stats(const shmsync_signalwaker *w, uint64_t stats[SHMSYNC_STATS])
 {
@@ -33677,7 +33810,7 @@ SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, in
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy)
 {
     SHMI_OPENED_ELSE(s, *copy = NULL);
-    return SHMI_TELL(shmi_synchronized_begin(s->impl, copy, 0));
+    return SHMI_DONE_ELSE(shmi_synchronized_begin(s->impl, copy, 0), *copy = NULL);
 }
 int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic)
 {
@@ -33686,7 +33819,7 @@ int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const 
     *copy = NULL;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "synchronized.timedbegin", s->impl->m.called, "not a time");
-    return SHMI_TELL(shmi_synchronized_begin(s->impl, copy, deadline));
+    return SHMI_DONE_ELSE(shmi_synchronized_begin(s->impl, copy, deadline), *copy = NULL);
 }
 
 /* Checks that this process holds the lock. Returns 0 or an errno. */
@@ -33719,14 +33852,14 @@ int shmsync_synchronized_commit(shmsync_synchronized *s)
 {
     SHMI_OPENED(s);
     int err = shmi_synchronized_take_back(s->impl, "synchronized.commit");
-    return SHMI_TELL(err != 0 ? err : shmi_synchronized_commit(s->impl));
+    return SHMI_DONE(err != 0 ? err : shmi_synchronized_commit(s->impl));
 }
 
 int shmsync_synchronized_abort(shmsync_synchronized *s)
 {
     SHMI_OPENED(s);
     int err = shmi_synchronized_take_back(s->impl, "synchronized.abort");
-    return SHMI_TELL(err != 0 ? err : shmi_mutex_unlock(&s->impl->m));
+    return SHMI_DONE(err != 0 ? err : shmi_mutex_unlock(&s->impl->m));
 }
 
 /* Stores the value and unlocks. The caller has the lock. */
@@ -33758,7 +33891,7 @@ int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
 {
     SHMI_OPENED(s);
     struct shmi_synchronized *x = s->impl;
-    return SHMI_TELL(SHMI_LIKELY(shmi_mutex_at_once(&x->m)) ? shmi_synchronized_put(x, src) : shmi_synchronized_store_slow(x, src));
+    return SHMI_DONE(SHMI_LIKELY(shmi_mutex_at_once(&x->m)) ? shmi_synchronized_put(x, src) : shmi_synchronized_store_slow(x, src));
 }
 
 /* Reads the value without the lock. Returns whether dst has one whole value. */
@@ -33807,16 +33940,16 @@ int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
     if (SHMI_UNLIKELY(shmi_self(x->m.a) == 0))
         return shmi_fail(shmi_nameless(x->m.a), "synchronized.load", x->m.called, "%s", "");
     if (x->size == 0)
-        return 0;
+        return SHMI_DONE(0);
 #ifndef SHMI_THREAD_SANITIZER /* the thread sanitizer sees only the order that the lock makes */
     {
         int tries;
         for (tries = 0; tries < SHMI_synchronizedTries; tries++)
             if (SHMI_LIKELY(shmi_synchronized_read(x, dst)))
-                return 0;
+                return SHMI_DONE(0);
     }
 #endif
-    return SHMI_TELL(shmi_synchronized_load_slow(x, dst));
+    return SHMI_DONE(shmi_synchronized_load_slow(x, dst));
 }
 
 /* Whether a call of this process has the lock, and may store to the copies. */

@@ -153,7 +153,8 @@ func (x *queueCore) publish(c queueClaim) queuePutResult {
 }
 
 // unclaim frees a slot that this call has reserved. If this process has left the arena meanwhile, the slot is already
-// taken back, and unclaim does nothing.
+// taken back, and unclaim does nothing. If the opening of the handle has ended meanwhile, unclaim makes no wake, because
+// the words of the wake may belong to another object. A waiter then finds the slot by its periodic check.
 func (x *queueCore) unclaim(s *queueSlot) {
 	if st := queueState(s.state.Load()); st.participant() == x.name && s.state.CompareAndSwap(uint64(st), 0) {
 		x.done(&x.room, 0) // a Put that found no free slot may wait
@@ -225,10 +226,11 @@ func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 }
 
 // untake puts back an item that this call has taken beside a Close that does not wait for it, and returns no item. If
-// this process has left the arena meanwhile, the item may be in the queue already.
+// this process has left the arena meanwhile, the item may be in the queue already. Then untake changes nothing, unless the
+// state of the slot changes between its load and the compare-and-swap. Wakes are as in the method unclaim.
 func (x *queueCore) untake(t queueItemTaken) (none queueItemTaken) {
 	swap := func(from, to queueState) bool { return t.s.state.CompareAndSwap(uint64(from), uint64(to)) }
-	if x.giveBack(t.i, t.st, swap) {
+	if queueState(t.s.state.Load()) == t.st && x.giveBack(t.i, t.st, swap) {
 		x.done(&x.items, 0) // a Get that found no item may wait
 	}
 	return none

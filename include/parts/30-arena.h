@@ -423,6 +423,7 @@ struct shmsync_arena {
     int fenced;  /* this process has registered for membarrier, so others can fence it. Atomic. */
     int closing; /* set once, at the last close; then calls that wait end */
     int leaving; /* set once, when closing is set and the count in calls is 0; then a call that is not counted in calls undoes its claims. Atomic. */
+    int late;    /* set once, after leaving, before the close takes anything back; then no call reports success. Atomic. */
     int retired; /* the arena was closed: SHMI_RETIRED_HERE or SHMI_RETIRED_GONE. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
     uint32_t acting; /* one bit for each act word in use; private, because a peer could set the act words */

@@ -11,7 +11,8 @@ typedef struct shmi_head {
     size_t size;            /* of the thing, rounded up to its size class */
     uint64_t off;           /* in the head of a handle: the offset of the object. Atomic. */
     uint32_t users;         /* calls under way that keep the object open, or SHMI_ENDED. Atomic. */
-    uint32_t pad_[3];
+    uint32_t pad_;
+    const shmsync_arena *arena; /* in the head of a handle: the arena of the object. Atomic. */
 } shmi_head;
 SHMI_ASSERT(sizeof(shmi_head) % 16 == 0, "what follows a head is aligned as memory from malloc");
 
@@ -72,6 +73,7 @@ SHMI_FN void *shmi_new_thing(size_t size)
     h->size = size;
     shmi_st64(&h->off, 0);
     shmi_st32(&h->users, 0);
+    __atomic_store_n(&h->arena, NULL, __ATOMIC_RELAXED);
     __atomic_store_n(&h->serial, shmi_add64(&shmi_serials, 1) + 1, __ATOMIC_RELEASE);
     return h + 1;
 }
@@ -130,30 +132,95 @@ SHMI_FAST int shmi_is_open(const void *thing, uint64_t serial)
     return SHMI_LIKELY(thing != NULL) && SHMI_LIKELY(__atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_ACQUIRE) == serial);
 }
 
-/* Returns EBADF for a call with a closed handle, and notes the failure; function is the name of the called function. */
-SHMI_COLD int shmi_closed(const char *function)
+/* Notes the failure EBADF of the function with this name, and returns EBADF. */
+SHMI_COLD int shmi_closed_as(const char *function, const char *why)
 {
     char op[64], *p;
     snprintf(op, sizeof op, "%s", strncmp(function, "shmsync_", 8) == 0 ? function + 8 : function);
     p = strchr(op, '_');
     if (p != NULL)
         *p = '.';
-    return shmi_fail(EBADF, op, NULL, "the handle was closed, or was never opened");
+    return shmi_fail(EBADF, op, NULL, "%s", why);
+}
+/* Returns EBADF for a call with a closed handle, and notes the failure; function is the name of the called function. */
+SHMI_COLD int shmi_closed(const char *function) { return shmi_closed_as(function, "the handle was closed, or was never opened"); }
+
+/* Returns EBADF if the close of the arena a takes back, or has taken back, what this process holds, and notes the
+ * failure; otherwise 0. */
+SHMI_COLD int shmi_late_in(const shmsync_arena *a, const char *function)
+{
+    if (a == NULL || !__atomic_load_n(&a->late, __ATOMIC_SEQ_CST))
+        return 0;
+    return shmi_closed_as(function, "this process closed the arena meanwhile");
+}
+/* As shmi_late_in, for a call whose handle, on thing, was closed since the begin of the call. If only the handle was
+ * closed, the call has succeeded. */
+SHMI_COLD int shmi_late(const void *thing, const char *function)
+{
+    return shmi_late_in(__atomic_load_n(&shmi_head_of(thing)->arena, __ATOMIC_ACQUIRE), function);
 }
 
-/* The first statement of each function with a handle: if the handle is closed, the function returns EBADF.
- * SHMI_OPENED_OR lets the function return another value. */
+/* The end of a call that shmi_enter does not count. The close of the arena does not wait for such a call, and replaces
+ * the mapping under it. Then the call works with words that are all 0, in memory of this process, and must not report
+ * success. So a call that has succeeded reads the serial number of its handle once more. The close clears the number, and
+ * sets shmsync_arena.late, before it replaces the mapping.
+ *
+ *     call                            close
+ *     SHMI_OPENED: the handle is open serial := 0; late := 1
+ *     load or CAS of a word           mremap
+ *     load of serial
+ *
+ * If the call has found the new memory, mremap had removed the old translation from the CPU of the call before, and the
+ * two stores precede that. The load or CAS of the word is an acquire, so the load of serial comes after it, and finds 0.
+ * A call may also end with a plain store, such as the unlock of a biased hold. Only a process that has registered for
+ * membarrier has such holds, and its close calls shmi_fence between late := 1 and mremap. If the store comes after the
+ * fence, the load of serial does too. If the store comes before the fence, it changes the arena, and the close finds it.
+ *
+ * An error of a late call means that the call has done nothing, or that this process has left since. */
+SHMI_FAST int shmi_done(const void *thing, uint64_t serial, int err, const char *function)
+{
+    if (SHMI_UNLIKELY(err != 0))
+        return shmi_note_result(err, function);
+    return SHMI_LIKELY(__atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_ACQUIRE) == serial) ? 0 : shmi_late(thing, function);
+}
+/* As shmi_done, for a call without a handle. */
+SHMI_FAST int shmi_done_in(const shmsync_arena *a, int err, const char *function)
+{
+    if (SHMI_UNLIKELY(err != 0))
+        return shmi_note_result(err, function);
+    return SHMI_LIKELY(!__atomic_load_n(&a->late, __ATOMIC_ACQUIRE)) ? 0 : shmi_late_in(a, function);
+}
+
+/* The first statement of each function with a handle: if the handle is closed, the function returns EBADF. With
+ * SHMI_OPENED_OR, the function returns the argument value. The function returns its result with SHMI_DONE, which does not
+ * read the handle again: another thread may free the handle as soon as the call has changed the object. */
 #define SHMI_OPENED(handle) SHMI_OPENED_AS(handle, __func__)
-#define SHMI_OPENED_AS(handle, function)                         \
+#define SHMI_OPENED_AS(handle, function) \
+    SHMI_REMEMBER(handle);               \
+    SHMI_CHECK_OPENED(handle, function)
+#define SHMI_REMEMBER(handle)                                                 \
+    const void *const shmi_thing_ __attribute__((unused)) = (handle)->impl;   \
+    const uint64_t shmi_serial_ __attribute__((unused)) = (handle)->serial
+/* As SHMI_OPENED, for a second handle of the function. */
+#define SHMI_CHECK_OPENED(handle, function)                      \
     do {                                                         \
         SHMI_BEGIN();                                            \
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
             return shmi_closed(function);                        \
     } while (0)
+#define SHMI_DONE(err) SHMI_DONE_AS(err, __func__)
+#define SHMI_DONE_AS(err, function) shmi_done(shmi_thing_, shmi_serial_, (err), function)
+/* As SHMI_DONE, for a function that begins with SHMI_OPENED_ELSE. */
+#define SHMI_DONE_ELSE(err, clear)                                                                  \
+    ((shmi_result_ = (err)) != 0 ? SHMI_TELL(shmi_result_)                                          \
+                                 : SHMI_LIKELY((shmi_result_ = SHMI_DONE(0)) == 0) ? 0 : ((void)(clear), shmi_result_))
+#define SHMI_DONE_IN(a, err) shmi_done_in((a), (err), __func__)
 /* As SHMI_OPENED, for a function that fills in a result for later calls, such as a hold. If the handle is closed, the
  * statement clear sets this result to zeros, so that later calls with it fail. Without the statement, the result would
  * have whatever was in the memory. */
 #define SHMI_OPENED_ELSE(handle, clear)                          \
+    SHMI_REMEMBER(handle);                                       \
+    int shmi_result_ = 0;                                        \
     do {                                                         \
         SHMI_BEGIN();                                            \
         if (!shmi_is_open((handle)->impl, (handle)->serial)) {   \

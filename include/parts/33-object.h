@@ -1763,6 +1763,8 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
                 why = shmi_last.err;
             if (r->handle != NULL)
                 shmi_st64(&shmi_head_of(r->handle)->off, o->off);
+            if (r->handle != NULL)
+                __atomic_store_n(&shmi_head_of(r->handle)->arena, a, __ATOMIC_RELEASE);
         } else if (r->opens == 0) {
             /* The last handle is closed, but calls through it are under way, and their opening keeps the object open.
              * The handle uses this opening again, so the opening of the caller is closed. */

@@ -1203,9 +1203,10 @@ SHMI_FN void shmi_retire(shmi_retired_ring *r, shmsync_arena *a)
     if (old != NULL)
         shmi_destroy(old);
 }
-/* Replaces the arena's mapping by memory without a file, in one step. If there is no such memory, unmaps the arena and
- * returns 0. If the move of the memory fails, returns 0, too, and leaves the addresses as they are until the process
- * ends. The kernel may have unmapped them before it failed, and then another thread may have mapped something there.
+/* Replaces the arena's mapping by memory without a file, in one step, and returns SHMI_RETIRED_HERE. If there is no such
+ * memory, unmaps the arena and returns SHMI_RETIRED_GONE. If the move of the memory fails, returns 0, and leaves the
+ * addresses as they are until the process ends. The kernel may have unmapped them before it failed, and then another
+ * thread may have mapped something there. But the file may also still be mapped, and other threads may still store to it.
  * The memory is mapped shared, because private memory would count against RLIMIT_DATA even if it is not used. It is not
  * readable at first: under mlockall, the kernel allocates a readable mapping in full. */
 SHMI_FN int shmi_unmap_file(shmsync_arena *a)
@@ -1217,14 +1218,20 @@ SHMI_FN int shmi_unmap_file(shmsync_arena *a)
         madvise(p, size, MADV_DONTDUMP);
         if (mprotect(p, size, PROT_READ | PROT_WRITE) == 0) {
             if (mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, a->base) != MAP_FAILED)
-                return 1;
+                return SHMI_RETIRED_HERE;
             munmap(p, size);
             return 0;
         }
         munmap(p, size);
     }
-    munmap(a->base, size);
-    return 0;
+    return munmap(a->base, size) == 0 ? SHMI_RETIRED_GONE : 0;
+}
+/* As shmi_unmap_file, and records the result. Returns whether no thread can store to the arena any more. */
+SHMI_FN int shmi_retire_mapping(shmsync_arena *a)
+{
+    int how = shmi_unmap_file(a);
+    __atomic_store_n(&a->retired, how != 0 ? how : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+    return how != 0;
 }
 
 SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int created)
@@ -1876,13 +1883,20 @@ int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_a
 /* Replaces the mapping of this process by private memory. From then on, no other thread of this process stores to the
  * arena, whatever it is about to do. So this process can take back what it holds, as if the process were dead. Otherwise,
  * if a thread was preempted before a plain store, such as that of an unlock, the store could change what a peer has by
- * then. Returns the arena as the leave uses it from now on, in a mapping of its own, or a if it has replaced nothing. */
-SHMI_SELDOM shmsync_arena *shmi_replace_mapping(shmsync_arena *a)
+ * then. Returns the arena as the leave uses it from now on, in a mapping of its own, or a if it has replaced nothing. Sets
+ * *cut to 0 if other threads may still store to the arena. */
+SHMI_SELDOM shmsync_arena *shmi_replace_mapping(shmsync_arena *a, int *cut)
 {
     shmsync_arena *own = (shmsync_arena *)malloc(sizeof *own); /* too large for a small stack */
     shmi_notice *notices = (shmi_notice *)malloc((a->geo.slots + 1) * sizeof *notices);
-    int here, fd = own != NULL && notices != NULL ? shmi_borrow_file(a) : -1;
+    int fd = own != NULL && notices != NULL ? shmi_borrow_file(a) : -1;
     void *base = fd >= 0 ? shmi_map_sparsely((size_t)a->size, fd) : MAP_FAILED;
+    *cut = 0;
+    /* A child of fork must not inherit the mapping, because a mapping may keep the byte lock of this participant. */
+    if (base != MAP_FAILED && madvise(base, (size_t)a->size, MADV_DONTFORK) != 0) {
+        munmap(base, (size_t)a->size);
+        base = MAP_FAILED;
+    }
     shmi_return_file(a, fd);
     if (base == MAP_FAILED) {
         free(own);
@@ -1912,8 +1926,7 @@ SHMI_SELDOM shmsync_arena *shmi_replace_mapping(shmsync_arena *a)
     own->wait_nodes = NULL;
     own->free_nodes = 0;
     memset(own->dead_waits, 0, sizeof own->dead_waits); /* they point into *a */
-    here = shmi_unmap_file(a);
-    __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+    *cut = shmi_retire_mapping(a);
     return own;
 }
 /* Frees what shmi_replace_mapping has made for the leave. */
@@ -1947,7 +1960,7 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, shmsync_arena *own, uint32_
     if (own != a)
         shmi_end_own(own);
     else
-        __atomic_store_n(&a->retired, shmi_unmap_file(a) ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+        shmi_retire_mapping(a);
 }
 
 /* How long a leave waits for calls that are not in shmsync_arena.calls. Such a call is short, unless its thread is
@@ -1968,6 +1981,13 @@ SHMI_FN void shmi_await_uncounted_at(shmsync_arena *a, const shmi_object *o, voi
         shmi_nap(20000);
     }
 }
+/* Orders a store of the close before later accesses of calls that make no fence themselves. Only a process that has
+ * registered for membarrier has such calls. */
+SHMI_FN void shmi_fence_calls(const shmsync_arena *a)
+{
+    if (__atomic_load_n(&a->fenced, __ATOMIC_SEQ_CST) && shmi_fence() != 0)
+        shmi_nap(1000000); /* the kernel refuses fences now; a store becomes visible much sooner */
+}
 /* Waits until no call of this process stores, without a CAS, to what it has claimed or locked. A call that does not wait
  * is not in shmsync_arena.calls, because counting would double its cost. Otherwise this process could take the claim
  * back, a peer could claim the same, and the store would change what the peer has.
@@ -1982,9 +2002,15 @@ SHMI_FN void shmi_await_uncounted(shmsync_arena *a)
 {
     int64_t until = 0;
     __atomic_store_n(&a->leaving, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&a->fenced, __ATOMIC_SEQ_CST) && shmi_fence() != 0)
-        shmi_nap(1000000); /* the kernel refuses fences now; a store becomes visible much sooner */
+    shmi_fence_calls(a);
     shmi_visit(a, a->my_slot, shmi_await_uncounted_at, &until);
+}
+
+/* From now on, no call that begins or ends reports success: see shmi_done. */
+SHMI_FN void shmi_refuse_late(shmsync_arena *a)
+{
+    __atomic_store_n(&a->late, 1, __ATOMIC_SEQ_CST);
+    shmi_fence_calls(a);
 }
 
 /* Waits until the watcher no longer uses the mapping. The watcher may be running a function of the user's for a death.
@@ -2027,7 +2053,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmsync_arena *own;
     shmi_concern concern;
-    int all, unknown;
+    int all, unknown, unwatched, cut = 0;
     /* If others have declared this participant dead, slotDied has a date already, or the generation of a later
      * participant. Then this CAS fails. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_id_gen(a->self), (uint64_t)shmi_unix_now());
@@ -2049,20 +2075,27 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     }
     shmi_close_handles(a);
     shmi_await_uncounted(a);
-    own = shmi_await_unwatched(a) ? shmi_replace_mapping(a) : a;
+    unwatched = shmi_await_unwatched(a);
+    shmi_refuse_late(a);
+    own = unwatched ? shmi_replace_mapping(a, &cut) : a;
     pthread_mutex_lock(&a->reaping);
     /* From now on shmi_close_object changes no open bit. Once shmi_reclaim_memory has cleared a bit, another
      * participant may delete the object, and the word with the bit may become a part of another object. */
     pthread_mutex_lock(&a->handles);
     a->left = own->left = 1;
     pthread_mutex_unlock(&a->handles);
-    all = own != a && shmi_cut_off(own);
+    all = cut && shmi_cut_off(own);
     unknown = shmi_repair_all(own, own->self, all, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
+    /* The wakes that were sent to this process are lost, as after a death. If any participant may miss a wake, the wakes
+     * come before the end of the guard, which shmi_reclaim_memory clears: see shmi_cut_off. */
+    if (all)
+        shmi_wake_all_for(own, own->self, &concern);
     if (!concern.unfinished)
         shmi_reclaim_memory(own, own->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
-    shmi_wake_all_for(own, own->self, &concern); /* wakes that were sent to this process are lost, as after a death */
+    if (!all)
+        shmi_wake_all_for(own, own->self, &concern);
     if (!concern.unfinished)
         shmi_clear_open_bits(own, own->self);
     pthread_mutex_unlock(&a->reaping);
@@ -2070,7 +2103,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     shmi_end_watcher(a);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
     if (own == a)
-        own = shmi_replace_mapping(a);
+        own = shmi_replace_mapping(a, &cut);
     shmi_give_up_slot(a, own, leaving, unknown, &concern);
     if (!keep_file)
         shmi_close_file(a->fd, a->dev, a->ino);
@@ -2258,7 +2291,7 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
     shmi_read_slot(a, a->my_slot, shmi_id_gen(a->self), out);
-    return 0;
+    return SHMI_DONE_IN(a, 0);
 }
 
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg)

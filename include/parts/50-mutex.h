@@ -119,19 +119,28 @@ SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-/* Unlocks the mutex if its owner word o says that the participant with the ID name has a biased hold. */
-SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
+/* What shmi_mutex_store_unlock has done. */
+enum { SHMI_unlockedNot, SHMI_unlocked, SHMI_unlockedBeforeWaiter };
+/* Unlocks the mutex if its owner word o says that the participant with the ID name has a biased hold. After
+ * SHMI_unlockedBeforeWaiter, the caller calls shmi_mutex_lose_bias. */
+SHMI_FAST int shmi_mutex_store_unlock(shmi_mutex *m, uint32_t name, uint32_t o)
 {
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
         /* The store is only a release, so the CPU may load the wake word before the store takes effect. This process
          * needs no fence, because a waiter calls shmi_fence after its announcement. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))
-            shmi_mutex_lose_bias(m);
-        return 1;
+        return SHMI_LIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) == 0) ? SHMI_unlocked : SHMI_unlockedBeforeWaiter;
     }
-    return 0;
+    return SHMI_unlockedNot;
+}
+/* As shmi_mutex_store_unlock, and wakes the waiter. */
+SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
+{
+    int done = shmi_mutex_store_unlock(m, name, o);
+    if (SHMI_UNLIKELY(done == SHMI_unlockedBeforeWaiter))
+        shmi_mutex_lose_bias(m);
+    return done != SHMI_unlockedNot;
 }
 SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
 {

@@ -853,48 +853,60 @@ int shmsync_mutex_close(shmsync_mutex *m)
 SHMI_COLD int shmi_mutex_lock_called(shmsync_mutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_mutex_lock");
-    return shmi_result(shmi_mutex_lock(m->impl, 0), "shmsync_mutex_lock");
+    return SHMI_DONE_AS(shmi_mutex_lock(m->impl, 0), "shmsync_mutex_lock");
 }
 int shmsync_mutex_lock(shmsync_mutex *m)
 {
     shmi_mutex *x = m->impl;
-    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_at_once(x)))
-        return 0;
+    const uint64_t serial = m->serial;
+    if (SHMI_LIKELY(shmi_is_open(x, serial)) && SHMI_LIKELY(shmi_mutex_at_once(x)))
+        return shmi_done(x, serial, 0, __func__);
     return shmi_mutex_lock_called(m);
 }
 SHMI_COLD int shmi_mutex_trylock_called(shmsync_mutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_mutex_trylock");
-    return shmi_result(shmi_mutex_trylock(m->impl), "shmsync_mutex_trylock");
+    return SHMI_DONE_AS(shmi_mutex_trylock(m->impl), "shmsync_mutex_trylock");
 }
 int shmsync_mutex_trylock(shmsync_mutex *m)
 {
     shmi_mutex *x = m->impl;
-    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_at_once(x)))
-        return 0;
+    const uint64_t serial = m->serial;
+    if (SHMI_LIKELY(shmi_is_open(x, serial)) && SHMI_LIKELY(shmi_mutex_at_once(x)))
+        return shmi_done(x, serial, 0, __func__);
     return shmi_mutex_trylock_called(m);
 }
 SHMI_COLD int shmi_mutex_unlock_called(shmsync_mutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_mutex_unlock");
-    return shmi_result(shmi_mutex_unlock(m->impl), "shmsync_mutex_unlock");
+    return SHMI_DONE_AS(shmi_mutex_unlock(m->impl), "shmsync_mutex_unlock");
+}
+/* The slow part of an unlock that has stored the owner word and has then found a waiter. It does not read the handle. */
+SHMI_SELDOM int shmi_mutex_unlocked_called(shmi_mutex *x, uint64_t serial)
+{
+    shmi_mutex_lose_bias(x);
+    return shmi_done(x, serial, 0, "shmsync_mutex_unlock");
 }
 int shmsync_mutex_unlock(shmsync_mutex *m)
 {
     shmi_mutex *x = m->impl;
-    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_unlock_at_once(x, shmi_mutex_name(x), __atomic_load_n(x->own, __ATOMIC_RELAXED))))
-        return 0;
-    return shmi_mutex_unlock_called(m);
+    const uint64_t serial = m->serial;
+    int done = SHMI_unlockedNot;
+    if (SHMI_LIKELY(shmi_is_open(x, serial)))
+        done = shmi_mutex_store_unlock(x, shmi_mutex_name(x), __atomic_load_n(x->own, __ATOMIC_RELAXED));
+    if (SHMI_LIKELY(done == SHMI_unlocked))
+        return shmi_done(x, serial, 0, __func__);
+    return done == SHMI_unlockedNot ? shmi_mutex_unlock_called(m) : shmi_mutex_unlocked_called(x, serial);
 }
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t deadline;
     if (shmi_mutex_at_once(m->impl))
-        return 0;
+        return SHMI_DONE(0);
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "mutex.timedlock", m->impl->called, "not a time");
-    return SHMI_TELL(shmi_mutex_lock_slow(m->impl, deadline));
+    return SHMI_DONE(shmi_mutex_lock_slow(m->impl, deadline));
 }
 
 int shmsync_mutex_state(shmsync_mutex *m)
@@ -903,12 +915,12 @@ int shmsync_mutex_state(shmsync_mutex *m)
     uint32_t o = shmi_ld32(m->impl->own);
     int err = shmi_use(m->impl->a, "mutex.state");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (!shmi_owner_valid(o))
         return shmi_mutex_report(m->impl, EPROTO, o);
     if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
         return shmi_mutex_report(m->impl, EOWNERDEAD, o);
-    return o == SHMI_OWNER_NOT_RECOVERABLE ? shmi_mutex_report(m->impl, ENOTRECOVERABLE, o) : 0;
+    return o == SHMI_OWNER_NOT_RECOVERABLE ? shmi_mutex_report(m->impl, ENOTRECOVERABLE, o) : SHMI_DONE(0);
 }
 
 SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), void *arg)
@@ -962,9 +974,9 @@ int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg)
         return shmi_fail(EINVAL, "mutex.recover", x->called, "without a repair");
     err = shmi_enter_for(x, a, "mutex.recover");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_mutex_recover_entered(x, repair, arg);
     shmi_exit_for(x, a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 

@@ -161,7 +161,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 int shmsync_futex_post(shmsync_futex *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_futex_change(f->impl, 0, "futex.post"));
+    return SHMI_DONE(shmi_futex_change(f->impl, 0, "futex.post"));
 }
 int shmsync_futex_stopped(const shmsync_futex *f)
 {
@@ -171,7 +171,7 @@ int shmsync_futex_stopped(const shmsync_futex *f)
 int shmsync_futex_stop(shmsync_futex *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_futex_change(f->impl, 1, "futex.stop"));
+    return SHMI_DONE(shmi_futex_change(f->impl, 1, "futex.stop"));
 }
 
 typedef struct shmi_futex_spin {
@@ -272,7 +272,7 @@ SHMI_FN int shmi_futex_wait_until(shmi_futex *f, uint64_t token, int64_t deadlin
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_futex_wait_until(f->impl, token, 0));
+    return SHMI_DONE(shmi_futex_wait_until(f->impl, token, 0));
 }
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic)
 {
@@ -280,6 +280,6 @@ int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct times
     int64_t deadline;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "futex.timedwait", shmi_called(&f->impl->o), "not a time");
-    return SHMI_TELL(shmi_futex_wait_until(f->impl, token, deadline));
+    return SHMI_DONE(shmi_futex_wait_until(f->impl, token, deadline));
 }
 

@@ -84,13 +84,13 @@ int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.begin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_mutex_begin(m->impl, "mutex.begin", 0, tx));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_mutex_begin(m->impl, "mutex.begin", 0, tx), memset(tx, 0, sizeof *tx));
 }
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.trybegin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_mutex_begun(m->impl, "mutex.trybegin", shmi_mutex_trylock(m->impl), tx), memset(tx, 0, sizeof *tx));
 }
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
@@ -98,12 +98,12 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
     int64_t deadline;
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "mutex.timedbegin", m->impl->called, tx);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (shmi_mutex_at_once(m->impl))
-        return SHMI_TELL(shmi_mutex_begun(m->impl, "mutex.timedbegin", 0, tx));
+        return SHMI_DONE_ELSE(shmi_mutex_begun(m->impl, "mutex.timedbegin", 0, tx), memset(tx, 0, sizeof *tx));
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "mutex.timedbegin", m->impl->called, "not a time");
-    return SHMI_TELL(shmi_mutex_begin_slow(m->impl, "mutex.timedbegin", deadline, tx));
+    return SHMI_DONE_ELSE(shmi_mutex_begin_slow(m->impl, "mutex.timedbegin", deadline, tx), memset(tx, 0, sizeof *tx));
 }
 
 /* ---- Saving ---- */
@@ -166,21 +166,21 @@ int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n)
     if (SHMI_UNLIKELY(tx->failed != 0))
         return SHMI_TELL(tx->failed);
     if (SHMI_UNLIKELY(n == 0))
-        return 0;
+        return SHMI_DONE_IN(tx->arena, 0);
     off = (shmi_off)((uintptr_t)p - (uintptr_t)tx->arena->base);
     if (SHMI_UNLIKELY(!shmi_log_covers(tx->arena, tx->log, off, n)))
         return SHMI_TELL(shmi_tx_bad_range(tx, p, n));
     end = off + n;
     for (k = 0; k < SHMI_txSaved && k < tx->n_saved; k++)
         if (off >= tx->saved[k].begin && end <= tx->saved[k].end)
-            return 0;
+            return SHMI_DONE_IN(tx->arena, 0);
     if (SHMI_UNLIKELY(n > tx->log->room || shmi_log_padded(n) + SHMI_recordFooter > tx->log->room - tx->tail))
         return SHMI_TELL(shmi_tx_full(tx, "tx.save", n));
     shmi_tx_append(tx, p, off, (uint32_t)n, SHMI_recordBytes);
     k = tx->n_saved++ % SHMI_txSaved;
     tx->saved[k].begin = off;
     tx->saved[k].end = end;
-    return 0;
+    return SHMI_DONE_IN(tx->arena, 0);
 }
 
 /* ---- Blocks ---- */
@@ -219,7 +219,7 @@ int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offs
         return SHMI_TELL(tx->failed = shmi_meddled(a, off));
     SHMSYNC_CRASHPOINT("tx.alloc.logged");
     *out = off;
-    return 0;
+    return SHMI_DONE_IN(a, 0);
 }
 
 /* Frees a block that this transaction has allocated. EINVAL: it has not allocated the block, or has freed it already.
@@ -255,7 +255,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
     logged = shmi_make_block(SHMI_blockLogged, a->self);
     found = shmi_locate(a, off, &b);
     if (found && shmi_ld32(b.word) == logged)
-        return SHMI_TELL(tx->failed = shmi_tx_free_own(tx, off));
+        return SHMI_DONE_IN(a, tx->failed = shmi_tx_free_own(tx, off));
     if (found && shmi_ld32(b.word) == SHMI_blockRaw) {
         if (SHMI_recordFooter > tx->log->room - tx->tail)
             return SHMI_TELL(shmi_tx_full(tx, "tx.free", 0));
@@ -265,7 +265,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
         SHMSYNC_CRASHPOINT("tx.free.recorded");
         if (shmi_block_swap(&b, SHMI_blockRaw, logged)) {
             SHMSYNC_CRASHPOINT("tx.free.logged");
-            return 0;
+            return SHMI_DONE_IN(a, 0);
         }
         shmi_tx_take_back(tx); /* otherwise an undo would take the block away from another transaction, which uses it now */
     }
@@ -322,6 +322,7 @@ SHMI_FN int shmi_tx_undo(shmsync_tx *tx, const char *op)
 int shmsync_tx_commit(shmsync_tx *tx)
 {
     SHMI_BEGIN();
+    shmsync_arena *a = tx->arena;
     shmi_mutex *m = tx->mutex;
     int err = shmi_tx_ends(tx, "tx.commit");
     if (SHMI_UNLIKELY(err != 0))
@@ -343,12 +344,13 @@ int shmsync_tx_commit(shmsync_tx *tx)
         shmi_log_store(tx->log->head, 0);
         SHMSYNC_CRASHPOINT("tx.commit.idle");
     }
-    return SHMI_TELL(shmi_tx_unlock(m, "tx.commit"));
+    return SHMI_DONE_IN(a, shmi_tx_unlock(m, "tx.commit"));
 }
 
 int shmsync_tx_abort(shmsync_tx *tx)
 {
     SHMI_BEGIN();
+    shmsync_arena *a = tx->arena;
     int err = shmi_tx_ends(tx, "tx.abort");
-    return SHMI_TELL(err != 0 ? err : shmi_tx_undo(tx, "tx.abort"));
+    return SHMI_DONE_IN(a, err != 0 ? err : shmi_tx_undo(tx, "tx.abort"));
 }

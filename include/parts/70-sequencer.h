@@ -359,12 +359,12 @@ int shmsync_sequencer_increment(shmsync_sequencer *sequencer, uint64_t *value)
     uint64_t v;
     int err = shmi_use(s->a, "sequencer.increment");
     if (SHMI_UNLIKELY(err != 0))
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     v = shmi_add64(&s->w->value, 1) + 1;
     if (value != NULL)
         *value = v;
     shmi_sequencer_counted(s, v, 1);
-    return 0;
+    return SHMI_DONE(0);
 }
 
 int shmsync_sequencer_advance(shmsync_sequencer *sequencer, uint64_t v, int *advanced)
@@ -376,28 +376,28 @@ int shmsync_sequencer_advance(shmsync_sequencer *sequencer, uint64_t v, int *adv
     if (advanced != NULL)
         *advanced = 0;
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     for (now = shmi_sequencer_now(s); now < v; now = shmi_sequencer_now(s))
         if (shmi_cas64(&s->w->value, now, v)) {
             if (advanced != NULL)
                 *advanced = 1;
             shmi_sequencer_counted(s, v, v - now);
-            return 0;
+            return SHMI_DONE_ELSE(0, shmi_set_flag(advanced, 0));
         }
-    return 0;
+    return SHMI_DONE_ELSE(0, shmi_set_flag(advanced, 0));
 }
 
 int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token)
 {
     SHMI_OPENED(s);
-    return SHMI_TELL(shmi_sequencer_await(s->impl, token, 0));
+    return SHMI_DONE(shmi_sequencer_await(s->impl, token, 0));
 }
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(s);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_sequencer_await(s->impl, token, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_sequencer_await(s->impl, token, ns));
 }
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *sequencer)
 {
@@ -405,11 +405,11 @@ int shmsync_sequencer_cancel_waiters(shmsync_sequencer *sequencer)
     struct shmi_sequencer *s = sequencer->impl;
     int err = shmi_use(s->a, "sequencer.cancel_waiters");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     shmi_add64(&s->w->turns, SHMI_TURNS_ONE);
     SHMSYNC_CRASHPOINT("sequencer.cancel.marked");
     shmi_sequencer_end_waits(s);
-    return 0;
+    return SHMI_DONE(0);
 }
 int shmsync_sequencer_stop(shmsync_sequencer *sequencer)
 {
@@ -417,16 +417,16 @@ int shmsync_sequencer_stop(shmsync_sequencer *sequencer)
     struct shmi_sequencer *s = sequencer->impl;
     int err = shmi_use(s->a, "sequencer.stop");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     for (;;) {
         uint64_t turns = shmi_ld64(&s->w->turns);
         if ((turns & SHMI_TURNS_STOPPED) != 0)
-            return 0;
+            return SHMI_DONE(0);
         if (!shmi_cas64(&s->w->turns, turns, (turns + SHMI_TURNS_ONE) | SHMI_TURNS_STOPPED))
             continue;
         SHMSYNC_CRASHPOINT("sequencer.stop.marked");
         shmi_sequencer_end_waits(s);
-        return 0;
+        return SHMI_DONE(0);
     }
 }
 
@@ -436,13 +436,13 @@ int shmsync_sequencer_reset(shmsync_sequencer *sequencer, uint64_t v)
     struct shmi_sequencer *s = sequencer->impl;
     int err = shmi_use(s->a, "sequencer.reset");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     shmi_add64(&s->w->turns, SHMI_TURNS_ONE);
     SHMSYNC_CRASHPOINT("sequencer.cancel.marked");
     shmi_xchg64(&s->w->value, v);
     SHMSYNC_CRASHPOINT("sequencer.reset.stored");
     shmi_sequencer_end_waits(s);
-    return 0;
+    return SHMI_DONE(0);
 }
 
 /* For a reaper: sends the wakes that a death may have lost. The dead process may have changed the counter, or ended all

@@ -652,20 +652,20 @@ int shmsync_event_set(shmsync_event *e)
     SHMI_OPENED(e);
     int err = shmi_use(e->impl->a, "event");
     if (err != 0)
-        return SHMI_TELL(err);
-    return SHMI_TELL(e->impl->mode & SHMI_eventAuto ? shmi_event_set_auto(e->impl) : shmi_event_turn(e->impl, 1));
+        return SHMI_DONE(err);
+    return SHMI_DONE(e->impl->mode & SHMI_eventAuto ? shmi_event_set_auto(e->impl) : shmi_event_turn(e->impl, 1));
 }
 int shmsync_event_reset(shmsync_event *e)
 {
     SHMI_OPENED(e);
     int err = shmi_use(e->impl->a, "event");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (e->impl->mode & SHMI_eventAuto) {
         shmi_event_claim(e->impl);
-        return 0;
+        return SHMI_DONE(0);
     }
-    return SHMI_TELL(shmi_event_turn(e->impl, 0));
+    return SHMI_DONE(shmi_event_turn(e->impl, 0));
 }
 int shmsync_event_is_set(const shmsync_event *e)
 {
@@ -685,24 +685,24 @@ SHMI_FN int shmi_event_await(shmsync_event *e, int64_t abs)
 int shmsync_event_wait(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    return SHMI_TELL(shmi_event_await(e, 0));
+    return SHMI_DONE(shmi_event_await(e, 0));
 }
 int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(e);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_event_await(e, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_event_await(e, ns));
 }
 int shmsync_event_trywait(shmsync_event *e)
 {
     SHMI_OPENED(e);
     int err = shmi_use(e->impl->a, "event");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (e->impl->mode & SHMI_eventAuto)
-        return SHMI_TELL(shmi_event_try_claim(e->impl) ? 0 : EBUSY);
-    return SHMI_TELL(shmi_event_odd(e->impl) ? 0 : EBUSY);
+        return SHMI_DONE(shmi_event_try_claim(e->impl) ? 0 : EBUSY);
+    return SHMI_DONE(shmi_event_odd(e->impl) ? 0 : EBUSY);
 }
 SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
 {
@@ -716,14 +716,14 @@ SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
 int shmsync_event_wait_reset(shmsync_event *e)
 {
     SHMI_OPENED(e);
-    return SHMI_TELL(shmi_event_await_reset(e, 0));
+    return SHMI_DONE(shmi_event_await_reset(e, 0));
 }
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(e);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_event_await_reset(e, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_event_await_reset(e, ns));
 }
 
 /* For a reaper: sends the wakes that a death may have lost. */

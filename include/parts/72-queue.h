@@ -1179,36 +1179,36 @@ shmsync_offset shmsync_queue_offset(const shmsync_queue *q)
 int shmsync_queue_put(shmsync_queue *q, const void *item)
 {
     SHMI_OPENED(q);
-    return SHMI_TELL(shmi_queue_put(q, item, 0, 0));
+    return SHMI_DONE(shmi_queue_put(q, item, 0, 0));
 }
 int shmsync_queue_tryput(shmsync_queue *q, const void *item)
 {
     SHMI_OPENED(q);
-    return SHMI_TELL(shmi_queue_put(q, item, 0, 1));
+    return SHMI_DONE(shmi_queue_put(q, item, 0, 1));
 }
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_queue_put(q, item, ns, 0));
+    return SHMI_DONE(err != 0 ? err : shmi_queue_put(q, item, ns, 0));
 }
 int shmsync_queue_get(shmsync_queue *q, void *item)
 {
     SHMI_OPENED(q);
-    return SHMI_TELL(shmi_queue_get(q, item, NULL, 0, 0));
+    return SHMI_DONE(shmi_queue_get(q, item, NULL, 0, 0));
 }
 int shmsync_queue_tryget(shmsync_queue *q, void *item)
 {
     SHMI_OPENED(q);
-    return SHMI_TELL(shmi_queue_get(q, item, NULL, 0, 1));
+    return SHMI_DONE(shmi_queue_get(q, item, NULL, 0, 1));
 }
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
+    return SHMI_DONE(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
 }
 
 /* Converts a deadline. For NULL, which means no deadline, *abs is 0. */
@@ -1252,7 +1252,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
     }
     if (entered)
         shmi_exit_for(x, a);
-    return SHMI_TELL(err);
+    return SHMI_DONE_ELSE(err, *done = 0);
 }
 int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
 {
@@ -1267,7 +1267,7 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     if (err == 0)
         err = shmi_use(a, "queue");
     if (err != 0 || n == 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE_ELSE(err, *done = 0);
     memset(&c, 0, sizeof c);
     c.x = x;
     c.side = &x->items;
@@ -1275,11 +1275,11 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     if (shmi_queue_try(&c) != 0) {
         err = shmi_enter_for(x, a, "queue.get");
         if (err != 0)
-            return SHMI_TELL(err);
+            return SHMI_DONE(err);
         err = shmi_queue_do(&c, abs, 0);
         if (err != 0) {
             shmi_exit_for(x, a);
-            return SHMI_TELL(err);
+            return SHMI_DONE_ELSE(err, *done = 0);
         }
         before = 1; /* the call is within shmi_enter_for, and shmi_queue_do has already woken the waiters for this item */
     }
@@ -1291,17 +1291,17 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     shmi_queue_done(&c, *done - before);
     if (before != 0)
         shmi_exit_for(x, a);
-    return 0;
+    return SHMI_DONE_ELSE(0, *done = 0);
 }
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
     SHMI_OPENED_ELSE(q, memset(out, 0, sizeof *out));
-    return SHMI_TELL(shmi_queue_lease(q, item, out, 0, 0));
+    return SHMI_DONE_ELSE(shmi_queue_lease(q, item, out, 0, 0), memset(out, 0, sizeof *out));
 }
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
     SHMI_OPENED_ELSE(q, memset(out, 0, sizeof *out));
-    return SHMI_TELL(shmi_queue_lease(q, item, out, 0, 1));
+    return SHMI_DONE_ELSE(shmi_queue_lease(q, item, out, 0, 1), memset(out, 0, sizeof *out));
 }
 int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic)
 {
@@ -1310,7 +1310,7 @@ int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, c
     int err = shmi_deadline(abs_monotonic, &ns);
     if (err != 0)
         memset(out, 0, sizeof *out);
-    return SHMI_TELL(err != 0 ? err : shmi_queue_lease(q, item, out, ns, 0));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_queue_lease(q, item, out, ns, 0), memset(out, 0, sizeof *out));
 }
 SHMI_FN int shmi_lease_over(const char *op)
 {
@@ -1322,14 +1322,14 @@ int shmsync_lease_ack(shmsync_lease *l)
     if (l->impl == NULL) /* the item was already given back */
         return shmi_lease_over("lease.ack");
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_queue_end_lease(l, 0));
+    return SHMI_DONE(shmi_queue_end_lease(l, 0));
 }
 int shmsync_lease_nack(shmsync_lease *l)
 {
     if (l->impl == NULL)
         return shmi_lease_over("lease.nack");
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_queue_end_lease(l, 1));
+    return SHMI_DONE(shmi_queue_end_lease(l, 1));
 }
 uint32_t shmsync_queue_len(const shmsync_queue *q)
 {
@@ -1350,13 +1350,13 @@ int shmsync_queue_shutdown(shmsync_queue *q)
     if (err == 0)
         err = shmi_enter(x->a, "queue.shutdown");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     shmi_or64(&x->w->flags, SHMI_queueStoppedFlag);
     SHMSYNC_CRASHPOINT("queue.shutdown.marked");
     shmi_wake_word_wake_all(x->a, &x->items.line);
     shmi_wake_word_wake_all(x->a, &x->room.line);
     shmi_exit(x->a);
-    return 0;
+    return SHMI_DONE(0);
 }
 
 uint64_t shmsync_layout(const char *description)

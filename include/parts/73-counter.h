@@ -1038,34 +1038,34 @@ int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta)
     SHMI_OPENED(g);
     if (delta == INT64_MIN)
         return shmi_fail(EINVAL, "waitgroup.add", shmi_called(&g->impl->o), "%s", "");
-    return SHMI_TELL(delta <= 0 ? shmi_counter_finish(g->impl, -delta, "waitgroup.add") : shmi_counter_add(g->impl, (uint64_t)delta));
+    return SHMI_DONE(delta <= 0 ? shmi_counter_finish(g->impl, -delta, "waitgroup.add") : shmi_counter_add(g->impl, (uint64_t)delta));
 }
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n)
 {
     SHMI_OPENED(g);
-    return SHMI_TELL(shmi_counter_claim(g->impl, n, 1, "waitgroup.claim"));
+    return SHMI_DONE(shmi_counter_claim(g->impl, n, 1, "waitgroup.claim"));
 }
 int shmsync_waitgroup_done(shmsync_waitgroup *g)
 {
     SHMI_OPENED(g);
-    return SHMI_TELL(shmi_counter_finish(g->impl, 1, "waitgroup.done"));
+    return SHMI_DONE(shmi_counter_finish(g->impl, 1, "waitgroup.done"));
 }
 int shmsync_waitgroup_wait(shmsync_waitgroup *g)
 {
     SHMI_OPENED(g);
-    return SHMI_TELL(shmi_counter_wait(g->impl, 0));
+    return SHMI_DONE(shmi_counter_wait(g->impl, 0));
 }
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(g);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_counter_wait(g->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_counter_wait(g->impl, ns));
 }
 int shmsync_waitgroup_reset(shmsync_waitgroup *g)
 {
     SHMI_OPENED(g);
-    return SHMI_TELL(shmi_counter_reset(g->impl));
+    return SHMI_DONE(shmi_counter_reset(g->impl));
 }
 int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g)
 {
@@ -1137,32 +1137,32 @@ int shmsync_latch_close(shmsync_latch *l)
 int shmsync_latch_claim(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_counter_claim(l->impl, n, 0, "latch.claim"));
+    return SHMI_DONE(shmi_counter_claim(l->impl, n, 0, "latch.claim"));
 }
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_counter_finish(l->impl, n, "latch.count_down"));
+    return SHMI_DONE(shmi_counter_finish(l->impl, n, "latch.count_down"));
 }
 int shmsync_latch_trywait(shmsync_latch *l)
 {
     SHMI_OPENED(l);
     if (shmi_counter_is_zero(shmi_counter_load(l->impl)))
-        return 0;
+        return SHMI_DONE(0);
     int err = shmi_use(l->impl->a, "latch.trywait");
-    return SHMI_TELL(err != 0 ? err : EBUSY);
+    return SHMI_DONE(err != 0 ? err : EBUSY);
 }
 int shmsync_latch_wait(shmsync_latch *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_counter_wait(l->impl, 0));
+    return SHMI_DONE(shmi_counter_wait(l->impl, 0));
 }
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_counter_wait(l->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_counter_wait(l->impl, ns));
 }
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
@@ -1173,17 +1173,17 @@ int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
     shmsync_arena *a = t->a;
     int err = shmi_enter_for(t, a, "latch.count_down");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_counter_finish(t, n, "latch.count_down");
     if (err == 0)
         err = shmi_counter_wait_entered(t, 0);
     shmi_exit_for(t, a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_latch_reset(shmsync_latch *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_counter_reset(l->impl));
+    return SHMI_DONE(shmi_counter_reset(l->impl));
 }
 int64_t shmsync_latch_count(const shmsync_latch *l)
 {

@@ -259,14 +259,14 @@ SHMI_FN int shmi_once_do(struct shmi_once *o, void (*f)(void *), void *arg, int6
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg)
 {
     SHMI_OPENED(o);
-    return SHMI_TELL(shmi_once_do(o->impl, f, arg, 0));
+    return SHMI_DONE(shmi_once_do(o->impl, f, arg, 0));
 }
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(o);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_once_do(o->impl, f, arg, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_once_do(o->impl, f, arg, ns));
 }
 
 SHMI_FN int shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)

@@ -733,26 +733,26 @@ SHMI_FN int shmi_barrier_come(struct shmi_barrier *x, int64_t n, int64_t abs, ui
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
 {
     SHMI_OPENED(b);
-    return SHMI_TELL(shmi_barrier_come(b->impl, n, 0, phase, NULL));
+    return SHMI_DONE(shmi_barrier_come(b->impl, n, 0, phase, NULL));
 }
 int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_barrier_come(b->impl, n, ns, phase, NULL));
+    return SHMI_DONE(err != 0 ? err : shmi_barrier_come(b->impl, n, ns, phase, NULL));
 }
 int shmsync_barrier_arrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index)
 {
     SHMI_OPENED(b);
-    return SHMI_TELL(shmi_barrier_come(b->impl, 1, 0, phase, index));
+    return SHMI_DONE(shmi_barrier_come(b->impl, 1, 0, phase, index));
 }
 int shmsync_barrier_timedarrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_barrier_come(b->impl, 1, ns, phase, index));
+    return SHMI_DONE(err != 0 ? err : shmi_barrier_come(b->impl, 1, ns, phase, index));
 }
 SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t abs)
 {
@@ -772,14 +772,14 @@ SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t a
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase)
 {
     SHMI_OPENED(b);
-    return SHMI_TELL(shmi_barrier_await(b->impl, phase, 0));
+    return SHMI_DONE(shmi_barrier_await(b->impl, phase, 0));
 }
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_barrier_await(b->impl, phase, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_barrier_await(b->impl, phase, ns));
 }
 SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
@@ -798,21 +798,21 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
-    return SHMI_TELL(shmi_barrier_arrive_and_wait(b->impl, 0));
+    return SHMI_DONE(shmi_barrier_arrive_and_wait(b->impl, 0));
 }
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns));
 }
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
     uint64_t p;
     int64_t index;
-    return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p, &index));
+    return SHMI_DONE(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p, &index));
 }
 
 /* The rule of register and deregister. Adds *arg parties to the share. If *arg is 0, removes all parties of the share.
@@ -845,12 +845,12 @@ int shmsync_barrier_register(shmsync_barrier *b, int64_t n)
     SHMI_OPENED(b);
     if (n <= 0)
         return shmi_fail(EINVAL, "barrier.register", shmi_called(&b->impl->e.o), "%lld parties", (long long)n);
-    return SHMI_TELL(shmi_barrier_be(b->impl, (uint64_t)n));
+    return SHMI_DONE(shmi_barrier_be(b->impl, (uint64_t)n));
 }
 int shmsync_barrier_deregister(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
-    return SHMI_TELL(shmi_barrier_be(b->impl, 0));
+    return SHMI_DONE(shmi_barrier_be(b->impl, 0));
 }
 
 /* Makes one attempt to end this phase, if it is broken, and to begin another phase. The attempt does nothing while a
@@ -891,7 +891,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
         return shmi_fail(EINVAL, "barrier.reset", shmi_called(&x->e.o), "to %lld parties", (long long)parties);
     err = shmi_enter_for(x, a, "barrier.reset");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     while (err == 0 && !done) {
         shmi_barrier_state s;
         shmi_barrier_reap(x, 0);
@@ -916,7 +916,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
     shmi_exit_for(x, a);
     if (err == 0 && did != NULL)
         *did = done;
-    return SHMI_TELL(err);
+    return SHMI_DONE_ELSE(err, shmi_set_flag(did, 0));
 }
 
 int64_t shmsync_barrier_lost(const shmsync_barrier *b)

@@ -530,14 +530,14 @@ SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair
 int shmsync_fairmutex_lock(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_fair_lock(f->impl, 0, 1));
+    return SHMI_DONE(shmi_fair_lock(f->impl, 0, 1));
 }
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(f);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_fair_lock(f->impl, ns, 1));
+    return SHMI_DONE(err != 0 ? err : shmi_fair_lock(f->impl, ns, 1));
 }
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
 {
@@ -545,13 +545,13 @@ int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
     struct shmi_fairmutex *x = f->impl;
     int err = shmi_use(x->q.a, "fairmutex.trylock");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (SHMI_LIKELY(shmi_fair_lock_fast(x)))
-        return 0;
+        return SHMI_DONE(0);
     err = shmi_enter(x->q.a, "fairmutex.trylock");
     if (err != 0)
-        return SHMI_TELL(err);
-    return SHMI_TELL(shmi_exit_with(x->q.a, shmi_fair_arrive(x, "fairmutex.trylock", 0, 1)));
+        return SHMI_DONE(err);
+    return SHMI_DONE(shmi_exit_with(x->q.a, shmi_fair_arrive(x, "fairmutex.trylock", 0, 1)));
 }
 SHMI_FN int shmi_fair_unlock(struct shmi_fairmutex *f)
 {
@@ -577,7 +577,7 @@ SHMI_FN int shmi_fair_unlock(struct shmi_fairmutex *f)
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_fair_unlock(f->impl));
+    return SHMI_DONE(shmi_fair_unlock(f->impl));
 }
 SHMI_FN int shmi_fair_recover(struct shmi_fairmutex *f, int (*repair)(void *), void *arg)
 {
@@ -603,10 +603,10 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
         return shmi_fail(EINVAL, "fairmutex.recover", shmi_called(&x->q.o), "without a repair");
     err = shmi_enter_for(x, x->q.a, "fairmutex.recover");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_fair_recover(x, repair, arg);
     shmi_exit_for(x, x->q.a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 /* Returns the state of the lock as an errno. It takes into account a death that no call has noticed yet, and a change
  * that is committed and not yet carried out. */
@@ -626,7 +626,7 @@ int shmsync_fairmutex_state(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
     int err = shmi_use(f->impl->q.a, "fairmutex.state");
-    return SHMI_TELL(err != 0 ? err : shmi_fair_state(f->impl));
+    return SHMI_DONE(err != 0 ? err : shmi_fair_state(f->impl));
 }
 
 SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o)

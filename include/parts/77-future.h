@@ -188,7 +188,7 @@ int shmsync_future_claim(shmsync_future *f)
     shmsync_arena *a = x->e.a;
     int err = shmi_enter(a, "future.claim");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     for (;;) {
         uint64_t s = shmi_future_now(x);
         if (shmi_future_over(s) || shmi_future_producer(s) != 0) {
@@ -201,7 +201,7 @@ int shmsync_future_claim(shmsync_future *f)
         }
     }
     shmi_exit(a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_future_set(shmsync_future *f, int result)
 {
@@ -210,7 +210,7 @@ int shmsync_future_set(shmsync_future *f, int result)
     shmsync_arena *a = x->e.a;
     int err = shmi_enter(a, "future.set");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     for (;;) {
         uint64_t s = shmi_future_now(x), *slot, r;
         uint32_t round = shmi_future_round(s);
@@ -229,7 +229,7 @@ int shmsync_future_set(shmsync_future *f, int result)
         }
     }
     shmi_exit(a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 /* Whether the Future is set, and its result. The function changes nothing. */
 SHMI_FN int shmi_future_read(struct shmi_future *f, int *result)
@@ -276,14 +276,14 @@ SHMI_FN int shmi_future_wait(struct shmi_future *f, int *result, int64_t abs)
 int shmsync_future_wait(shmsync_future *f, int *result)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_future_wait(f->impl, result, 0));
+    return SHMI_DONE(shmi_future_wait(f->impl, result, 0));
 }
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(f);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
 /* Waits until the dead producer that the state s names is gone. Also returns when the state is no longer s, or when a
  * living participant has got the ID of the producer. */
@@ -331,7 +331,7 @@ SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
 int shmsync_future_reset(shmsync_future *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_future_reset(f->impl, 0));
+    return SHMI_DONE(shmi_future_reset(f->impl, 0));
 }
 
 /* Ends the round if its producer is the dead participant. */

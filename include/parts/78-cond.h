@@ -682,33 +682,33 @@ SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)
 int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m)
 {
     SHMI_OPENED(c);
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_cond_wait_mutex(c, m, 0));
+    SHMI_CHECK_OPENED(m, __func__);
+    return SHMI_DONE(shmi_cond_wait_mutex(c, m, 0));
 }
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(c);
-    SHMI_OPENED(m);
+    SHMI_CHECK_OPENED(m, __func__);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_cond_wait_mutex(c, m, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_cond_wait_mutex(c, m, ns));
 }
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(c);
     int64_t ns = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &ns) : 0;
-    return SHMI_TELL(err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns));
 }
 int shmsync_cond_signal(shmsync_cond *c)
 {
     SHMI_OPENED(c);
-    return SHMI_TELL(shmi_cond_wake(c->impl, "cond.signal", shmi_cond_signal_locked));
+    return SHMI_DONE(shmi_cond_wake(c->impl, "cond.signal", shmi_cond_signal_locked));
 }
 int shmsync_cond_broadcast(shmsync_cond *c)
 {
     SHMI_OPENED(c);
-    return SHMI_TELL(shmi_cond_wake(c->impl, "cond.broadcast", shmi_cond_broadcast_locked));
+    return SHMI_DONE(shmi_cond_wake(c->impl, "cond.broadcast", shmi_cond_broadcast_locked));
 }
 
 SHMI_FN int shmi_cond_view(struct shmi_cond *k, shmsync_arena *a, const shmi_object *o)

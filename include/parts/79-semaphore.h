@@ -729,19 +729,19 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n)
 {
     SHMI_OPENED(s);
-    return SHMI_TELL(shmi_sem_acquire(s->impl, n, 0, 1, 0));
+    return SHMI_DONE(shmi_sem_acquire(s->impl, n, 0, 1, 0));
 }
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n)
 {
     SHMI_OPENED(s);
-    return SHMI_TELL(shmi_sem_acquire(s->impl, n, 0, 0, 1));
+    return SHMI_DONE(shmi_sem_acquire(s->impl, n, 0, 0, 1));
 }
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(s);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_sem_acquire(s->impl, n, ns, 0, 0));
+    return SHMI_DONE(err != 0 ? err : shmi_sem_acquire(s->impl, n, ns, 0, 0));
 }
 int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
 {
@@ -750,18 +750,18 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
     shmsync_arena *a = s->q.a;
     int had, err = shmi_use(a, "semaphore.release");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (n < 0)
         return shmi_fail(EINVAL, "semaphore.release", shmi_called(&s->q.o), "%lld permits", (long long)n);
     if (shmi_sem_release_fast(s, (uint64_t)n))
-        return 0;
+        return SHMI_DONE(0);
     err = shmi_enter(a, "semaphore.release");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_sem_give(s, (uint64_t)n, &had);
     if (err == 0 && !had)
         err = shmi_fail(EPERM, "semaphore.release", shmi_called(&s->q.o), "%lld permits are more than are held", (long long)n);
-    return SHMI_TELL(shmi_exit_with(a, err));
+    return SHMI_DONE(shmi_exit_with(a, err));
 }
 SHMI_FN uint64_t shmi_sem_pool_free(const struct shmi_semaphore *s)
 {

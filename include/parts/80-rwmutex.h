@@ -1302,20 +1302,21 @@ SHMI_COLD int shmi_rw_lock_called(shmsync_rwmutex *m, struct shmi_rwmutex *x, in
 {
     shmi_rw_undo(x, got);
     SHMI_OPENED_AS(m, "shmsync_rwmutex_lock");
-    return shmi_result(shmi_rw_lock(m->impl, 0), "shmsync_rwmutex_lock");
+    return SHMI_DONE_AS(shmi_rw_lock(m->impl, 0), "shmsync_rwmutex_lock");
 }
 int shmsync_rwmutex_lock(shmsync_rwmutex *m)
 {
     struct shmi_rwmutex *x = m->impl;
-    int got = SHMI_LIKELY(shmi_is_open(x, m->serial)) ? shmi_rw_at_once(x) : SHMI_rwNothing;
-    return SHMI_LIKELY(got == SHMI_rwWrites) ? 0 : shmi_rw_lock_called(m, x, got);
+    const uint64_t serial = m->serial;
+    int got = SHMI_LIKELY(shmi_is_open(x, serial)) ? shmi_rw_at_once(x) : SHMI_rwNothing;
+    return SHMI_LIKELY(got == SHMI_rwWrites) ? shmi_done(x, serial, 0, __func__) : shmi_rw_lock_called(m, x, got);
 }
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_lock(m->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rw_lock(m->impl, ns));
 }
 int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
 {
@@ -1323,32 +1324,33 @@ int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_mutex_trylock(&m->writers);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
     err = shmi_rw_try_drained(m, "rwmutex.trylock");
     if (err != 0)
         shmi_rw_release_writers(m);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 SHMI_COLD int shmi_rw_unlock_called(shmsync_rwmutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_rwmutex_unlock");
-    return shmi_result(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
+    return SHMI_DONE_AS(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
 }
 /* The slow part of an unlock that has already opened the gate. It is needed if readers wait, or if the mutex cannot be
  * unlocked at once. */
-SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x)
+SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x, uint64_t serial)
 {
     SHMI_BEGIN();
     shmi_rw_let_in(x);
-    return shmi_result(shmi_mutex_unlock(&x->writers), "shmsync_rwmutex_unlock");
+    return shmi_done(x, serial, shmi_mutex_unlock(&x->writers), "shmsync_rwmutex_unlock");
 }
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m)
 {
     struct shmi_rwmutex *x = m->impl;
+    const uint64_t serial = m->serial;
     const uint32_t *own, *waiting;
     uint32_t name;
-    if (SHMI_UNLIKELY(!shmi_is_open(x, m->serial)))
+    if (SHMI_UNLIKELY(!shmi_is_open(x, serial)))
         return shmi_rw_unlock_called(m);
     name = shmi_mutex_name(&x->writers);
     own = x->writers.own;
@@ -1357,33 +1359,34 @@ int shmsync_rwmutex_unlock(shmsync_rwmutex *m)
         return shmi_rw_unlock_called(m);
     if (SHMI_LIKELY((shmi_ld32(waiting) & 1) == 0) &&
         SHMI_LIKELY(shmi_mutex_unlock_at_once(&x->writers, name, __atomic_load_n(own, __ATOMIC_RELAXED))))
-        return 0;
-    return shmi_rw_opened_called(x);
+        return shmi_done(x, serial, 0, __func__);
+    return shmi_rw_opened_called(x, serial);
 }
 SHMI_COLD int shmi_rw_rdlock_called(shmsync_rwmutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_rwmutex_rdlock");
-    return shmi_result(shmi_rw_rlock(m->impl, 0), "shmsync_rwmutex_rdlock");
+    return SHMI_DONE_AS(shmi_rw_rlock(m->impl, 0), "shmsync_rwmutex_rdlock");
 }
 /* The slow part of an rdlock whose try found the gate closed. */
-SHMI_COLD int shmi_rw_rdlock_slow_called(struct shmi_rwmutex *x)
+SHMI_COLD int shmi_rw_rdlock_slow_called(struct shmi_rwmutex *x, uint64_t serial)
 {
     SHMI_BEGIN();
-    return shmi_result(shmi_rw_rlock_slow(x, 0), "shmsync_rwmutex_rdlock");
+    return shmi_done(x, serial, shmi_rw_rlock_slow(x, 0), "shmsync_rwmutex_rdlock");
 }
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m)
 {
     struct shmi_rwmutex *x = m->impl;
-    if (SHMI_UNLIKELY(!shmi_is_open(x, m->serial)) || SHMI_UNLIKELY(shmi_mutex_name(&x->writers) == 0))
+    const uint64_t serial = m->serial;
+    if (SHMI_UNLIKELY(!shmi_is_open(x, serial)) || SHMI_UNLIKELY(shmi_mutex_name(&x->writers) == 0))
         return shmi_rw_rdlock_called(m);
-    return SHMI_LIKELY(shmi_rw_try_read(x)) ? 0 : shmi_rw_rdlock_slow_called(x);
+    return SHMI_LIKELY(shmi_rw_try_read(x)) ? shmi_done(x, serial, 0, __func__) : shmi_rw_rdlock_slow_called(x, serial);
 }
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_rlock(m->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rw_rlock(m->impl, ns));
 }
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
 {
@@ -1407,7 +1410,7 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
     }
     if (counted)
         shmi_exit_for(m, a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 /* Takes one reader off the reader word of this process, and returns the new word. */
 SHMI_FAST uint64_t shmi_rw_leave(struct shmi_rwmutex *m) { return shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE; }
@@ -1428,22 +1431,23 @@ SHMI_FN int shmi_rw_runlock(struct shmi_rwmutex *m)
 SHMI_COLD int shmi_rw_rdunlock_called(shmsync_rwmutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_rwmutex_rdunlock");
-    return shmi_result(shmi_rw_runlock(m->impl), "shmsync_rwmutex_rdunlock");
+    return SHMI_DONE_AS(shmi_rw_runlock(m->impl), "shmsync_rwmutex_rdunlock");
 }
 /* The slow part of an rdunlock. w is the reader word. */
-SHMI_COLD int shmi_rw_rdunlock_slow_called(struct shmi_rwmutex *m, uint64_t w)
+SHMI_COLD int shmi_rw_rdunlock_slow_called(struct shmi_rwmutex *m, uint64_t serial, uint64_t w)
 {
     SHMI_BEGIN();
-    return shmi_result(shmi_rw_runlock_slow(m, w), "shmsync_rwmutex_rdunlock");
+    return shmi_done(m, serial, shmi_rw_runlock_slow(m, w), "shmsync_rwmutex_rdunlock");
 }
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
 {
     struct shmi_rwmutex *m = lock->impl;
+    const uint64_t serial = lock->serial;
     uint64_t w;
-    if (SHMI_UNLIKELY(!shmi_is_open(m, lock->serial)) || SHMI_UNLIKELY(shmi_mutex_name(&m->writers) == 0))
+    if (SHMI_UNLIKELY(!shmi_is_open(m, serial)) || SHMI_UNLIKELY(shmi_mutex_name(&m->writers) == 0))
         return shmi_rw_rdunlock_called(lock);
     w = shmi_rw_leave(m);
-    return shmi_rw_left_quietly(m, w) ? 0 : shmi_rw_rdunlock_slow_called(m, w);
+    return shmi_rw_left_quietly(m, w) ? shmi_done(m, serial, 0, __func__) : shmi_rw_rdunlock_slow_called(m, serial, w);
 }
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
 {
@@ -1452,7 +1456,7 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
     uint32_t g = shmi_rw_gate(m);
     int err = shmi_use(m->a, "rwmutex.downgrade");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (g != m->a->self)
         return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, "rwmutex.downgrade", m->called, "%sgate %#x", shmi_rw_valid(g) ? "this process has no write hold; " : "", g);
     shmi_add64(m->mine, SHMI_READER_ONE);
@@ -1460,19 +1464,19 @@ int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
     err = shmi_rw_open(m, "rwmutex.downgrade");
     if (err != 0)
         shmi_rw_take_back(m);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return SHMI_TELL(shmi_rw_lock_upgradable(m->impl, 0));
+    return SHMI_DONE(shmi_rw_lock_upgradable(m->impl, 0));
 }
 int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_lock_upgradable(m->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rw_lock_upgradable(m->impl, ns));
 }
 int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 {
@@ -1480,7 +1484,7 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
     struct shmi_rwmutex *m = lock->impl;
     int err = shmi_enter_for(m, m->a, "rwmutex.try_lock_upgradable"); /* keeps the handle open, as in lock_upgradable */
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_mutex_trylock(&m->writers);
     if (err == 0) {
         err = shmi_rw_resolve_gate(m, "rwmutex.try_lock_upgradable");
@@ -1490,25 +1494,25 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
             shmi_rw_release_writers(m);
     }
     shmi_exit_for(m, m->a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.unlock_upgradable", SHMI_upNot);
-    return SHMI_TELL(err != 0 ? err : shmi_mutex_unlock(&m->impl->writers));
+    return SHMI_DONE(err != 0 ? err : shmi_mutex_unlock(&m->impl->writers));
 }
 int shmsync_rwmutex_upgrade(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
-    return SHMI_TELL(shmi_rw_upgrade(m->impl, 0));
+    return SHMI_DONE(shmi_rw_upgrade(m->impl, 0));
 }
 int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(m);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_upgrade(m->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rw_upgrade(m->impl, ns));
 }
 int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 {
@@ -1518,14 +1522,14 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
      * it. */
     int err = shmi_enter_for(m, m->a, "rwmutex.try_upgrade");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_rw_end_upgradable(m, "rwmutex.try_upgrade", SHMI_upUpgrading);
     if (err == 0) {
         err = shmi_rw_try_drained(m, "rwmutex.try_upgrade");
         shmi_st32(&m->upgradable, err == 0 ? SHMI_upNot : SHMI_upHeld);
     }
     shmi_exit_for(m, m->a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *lock)
 {
@@ -1534,23 +1538,23 @@ int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *lock)
     /* Keep the handle open, because a reader that this call lets in may close it. */
     int err = shmi_enter_for(m, m->a, "rwmutex.downgrade_to_upgradable");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_rw_open_gate(m, "rwmutex.downgrade_to_upgradable");
     if (err == 0)
         shmi_rw_become_upgradable(m);
     shmi_exit_for(m, m->a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.downgrade_to_read", SHMI_upNot);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     /* Count the reader before the mutex is free, so that the next writer sees the reader. */
     shmi_add64(m->impl->mine, SHMI_READER_ONE);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.reader_added");
-    return SHMI_TELL(shmi_mutex_unlock(&m->impl->writers));
+    return SHMI_DONE(shmi_mutex_unlock(&m->impl->writers));
 }
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg)
 {
@@ -1561,16 +1565,16 @@ int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg
         return shmi_fail(EINVAL, "rwmutex.recover", x->called, "without a repair");
     err = shmi_enter_for(x, x->a, "rwmutex.recover");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_rw_recover(x, "rwmutex.recover", 0, repair, arg);
     shmi_exit_for(x, x->a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_rwmutex_state(shmsync_rwmutex *m)
 {
     SHMI_OPENED(m);
     int err = shmi_use(m->impl->a, "rwmutex.state");
-    return SHMI_TELL(err != 0 ? err : shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)));
+    return SHMI_DONE(err != 0 ? err : shmi_rw_trouble(m->impl, "rwmutex.state", shmi_rw_gate(m->impl)));
 }
 
 /* ---- Transactions of a writer ---- */
@@ -1625,13 +1629,13 @@ int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.begin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.begin", 0, tx));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.begin", 0, tx), memset(tx, 0, sizeof *tx));
 }
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx)
 {
     SHMI_OPENED_ELSE(m, memset(tx, 0, sizeof *tx));
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.trybegin", m->impl->called, tx);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.trybegin", shmsync_rwmutex_trylock(m), tx));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_rw_begun(m->impl, "rwmutex.trybegin", shmsync_rwmutex_trylock(m), tx), memset(tx, 0, sizeof *tx));
 }
 int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic)
 {
@@ -1640,7 +1644,7 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
     int err = shmi_tx_check(m->impl->a, m->impl->rollback, "rwmutex.timedbegin", m->impl->called, tx);
     if (err == 0)
         err = shmi_deadline(abs_monotonic, &abs);
-    return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx), memset(tx, 0, sizeof *tx));
 }
 
 /* Whether the reap of the participant dead has to roll back for the process that the gate names. This process is dead

@@ -892,49 +892,49 @@ int shmsync_rwspinlock_close(shmsync_rwspinlock *l)
 int shmsync_spinlock_lock(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_lock(l->impl, 0));
+    return SHMI_DONE(shmi_spin_lock(l->impl, 0));
 }
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_spin_lock(l->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_spin_lock(l->impl, ns));
 }
 int shmsync_spinlock_trylock(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "spinlock.trylock");
-    return SHMI_TELL(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_HELD));
+    return SHMI_DONE(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_HELD));
 }
 int shmsync_spinlock_unlock(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0));
+    return SHMI_DONE(shmi_spin_release(l->impl, "spinlock.unlock", SHMI_SPIN_HELD, 0));
 }
 int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_recover(l->impl, 0, repair, arg));
+    return SHMI_DONE(shmi_spin_recover(l->impl, 0, repair, arg));
 }
 int shmsync_spinlock_state(shmsync_spinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "spinlock.state");
-    return SHMI_TELL(err != 0 ? err : shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)));
+    return SHMI_DONE(err != 0 ? err : shmi_spin_trouble(l->impl, "spinlock.state", shmi_spin_state(l->impl)));
 }
 
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_lock(l->impl, 0));
+    return SHMI_DONE(shmi_spin_lock(l->impl, 0));
 }
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_spin_lock(l->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_spin_lock(l->impl, ns));
 }
 SHMI_FN int shmi_rwspin_trylock(struct shmi_spinlock *l)
 {
@@ -964,12 +964,12 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
         err = shmi_rwspin_trylock(l);
         shmi_exit_for(l, a);
     }
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0));
+    return SHMI_DONE(shmi_spin_release(l->impl, "rwspinlock.unlock", SHMI_SPIN_HELD, 0));
 }
 SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
 {
@@ -985,29 +985,29 @@ SHMI_FN int shmi_rwspin_rdlock(struct shmi_spinlock *l, int64_t abs)
 int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_rwspin_rdlock(l->impl, 0));
+    return SHMI_DONE(shmi_rwspin_rdlock(l->impl, 0));
 }
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rwspin_rdlock(l->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rwspin_rdlock(l->impl, ns));
 }
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.tryrdlock");
-    return SHMI_TELL(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_READ));
+    return SHMI_DONE(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_READ));
 }
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.rdunlock");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     SHMSYNC_CRASHPOINT("rwspinlock.runlock.before_release");
-    return SHMI_TELL(shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "this process has no read hold"));
+    return SHMI_DONE(shmi_rwspin_exit(l->impl) ? 0 : shmi_fail(EPERM, "rwspinlock.rdunlock", l->impl->called, "this process has no read hold"));
 }
 SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
 {
@@ -1019,25 +1019,25 @@ SHMI_FN int shmi_rwspin_uplock(struct shmi_spinlock *l, int64_t abs)
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_rwspin_uplock(l->impl, 0));
+    return SHMI_DONE(shmi_rwspin_uplock(l->impl, 0));
 }
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rwspin_uplock(l->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rwspin_uplock(l->impl, ns));
 }
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
     int err = shmi_use(l->impl->a, "rwspinlock.tryuplock");
-    return SHMI_TELL(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_UPGRADE));
+    return SHMI_DONE(err != 0 ? err : shmi_spin_try(l->impl, SHMI_SPIN_UPGRADE));
 }
 int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
+    return SHMI_DONE(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
 }
 /* Returns EPERM if this process has no hold of the given kind. EPROTO: the state word is not valid. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
@@ -1063,14 +1063,14 @@ SHMI_FN int shmi_rwspin_upgrade(struct shmi_spinlock *l, int64_t abs)
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_rwspin_upgrade(l->impl, 0));
+    return SHMI_DONE(shmi_rwspin_upgrade(l->impl, 0));
 }
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(l);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_rwspin_upgrade(l->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_rwspin_upgrade(l->impl, ns));
 }
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
 {
@@ -1083,7 +1083,7 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
         err = shmi_rwspin_reader(l, &who);
     if (err == 0)
         err = who != 0 ? EBUSY : shmi_rwspin_turn(l, d.from, d.to);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 /* Turns a hold of this process into a hold for reading. The parameter from is the kind of the old hold. The new hold
  * counts before the old one ends, so no writer gets the lock in between. */
@@ -1100,22 +1100,22 @@ SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, u
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD));
+    return SHMI_DONE(shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade", SHMI_SPIN_HELD));
 }
 int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE));
+    return SHMI_DONE(shmi_rwspin_become_reader(l->impl, "rwspinlock.downgrade_to_read", SHMI_SPIN_UPGRADE));
 }
 int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgradable", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE)));
+    return SHMI_DONE(shmi_spin_release(l->impl, "rwspinlock.downgrade_to_upgradable", SHMI_SPIN_HELD, shmi_spin_ours(l->impl, SHMI_SPIN_UPGRADE)));
 }
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(l);
-    return SHMI_TELL(shmi_spin_recover(l->impl, 0, repair, arg));
+    return SHMI_DONE(shmi_spin_recover(l->impl, 0, repair, arg));
 }
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
 {
@@ -1128,7 +1128,7 @@ int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
         if (bad)
             err = shmi_fail(EPROTO, "rwspinlock.state", l->impl->called, "its list of slot records");
     }
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 
 /* ---- The functions of a reaper ---- */

@@ -190,8 +190,8 @@ SHMI_FN shmsync_arena *shmi_await_arena(const shmsync_awaitable *x, void *thing)
         return ((struct shmi_sequencer *)thing)->a;
     return x->kind == SHMSYNC_AWAIT_FUTURE ? ((struct shmi_future *)thing)->e.a : ((struct shmi_event *)thing)->a;
 }
-/* Checks that a call can wait for all awaitables in the list. */
-SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n)
+/* Checks that a call can wait for all awaitables in the list. Sets of[i] to the arena of list[i]. */
+SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n, shmsync_arena **of)
 {
     size_t i;
     if (n > SHMSYNC_AWAIT_MOST)
@@ -202,12 +202,13 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
         if (x->kind < SHMSYNC_AWAIT_SEQUENCER || x->kind > SHMSYNC_AWAIT_EVENT_RESET)
             return shmi_fail(EINVAL, op, NULL, "kind %d", x->kind);
         if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
-            SHMI_OPENED_AS(x->sequencer, op);
+            SHMI_CHECK_OPENED(x->sequencer, op);
         else if (x->kind == SHMSYNC_AWAIT_FUTURE)
-            SHMI_OPENED_AS(x->future, op);
+            SHMI_CHECK_OPENED(x->future, op);
         else
-            SHMI_OPENED_AS(x->event, op);
-        err = shmi_use(shmi_await_arena(x, shmi_await_thing(x)), op);
+            SHMI_CHECK_OPENED(x->event, op);
+        of[i] = shmi_await_arena(x, shmi_await_thing(x));
+        err = shmi_use(of[i], op);
         if (err != 0)
             return err;
         if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventBidirectional))
@@ -263,6 +264,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     void *kept[SHMSYNC_AWAIT_MOST]; /* the objects of the handles in the list: see shmi_await_enter */
+    shmsync_arena *of[SHMSYNC_AWAIT_MOST];
     size_t i, begun = 0, entered, chosen = SIZE_MAX;
     int64_t abs = 0, since = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result = 0;
@@ -271,13 +273,13 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
         return SHMI_TELL(err);
     if (n == 0)
         return shmi_fail(EINVAL, "wait_any", NULL, "nothing to wait for");
-    err = shmi_await_check("wait_any", list, n);
+    err = shmi_await_check("wait_any", list, n, of);
     if (err != 0)
         return SHMI_TELL(err);
     for (i = 0; i < n; i++)
         if (shmi_await_reached(&list[i], &err)) {
             *index = i;
-            return SHMI_TELL(err);
+            return SHMI_DONE_IN(of[i], err);
         }
     for (entered = 0; entered < n && err == 0; entered += err == 0)
         err = shmi_await_enter("wait_any", &list[entered], &kept[entered]);
@@ -380,11 +382,12 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
 {
     SHMI_BEGIN();
     shmi_await_rest r;
+    shmsync_arena *of[SHMSYNC_AWAIT_MOST];
     size_t i;
     int64_t abs = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result;
     if (err == 0)
-        err = shmi_await_check("wait_all", list, n);
+        err = shmi_await_check("wait_all", list, n, of);
     if (err != 0 || n == 0)
         return SHMI_TELL(err);
     r.n = 0;
@@ -392,7 +395,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
     r.result = 0;
     for (i = 0; i < n; i++)
         if (shmi_await_reached(&list[i], &result))
-            shmi_await_note(&r, i, result);
+            shmi_await_note(&r, i, SHMI_DONE_IN(of[i], result));
         else
             r.of[r.n++] = (uint8_t)i;
     if (r.n != 0)

@@ -1002,7 +1002,7 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
     SHMI_OPENED_ELSE(m, memset(out, 0, sizeof *out));
-    return SHMI_TELL(shmi_key_lock(m->impl, key, 0, out));
+    return SHMI_DONE_ELSE(shmi_key_lock(m->impl, key, 0, out), memset(out, 0, sizeof *out));
 }
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic)
 {
@@ -1010,7 +1010,7 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     memset(out, 0, sizeof *out);
-    return SHMI_TELL(err != 0 ? err : shmi_key_lock(m->impl, key, ns, out));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_key_lock(m->impl, key, ns, out), memset(out, 0, sizeof *out));
 }
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out)
 {
@@ -1023,13 +1023,13 @@ int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *
     if (err == 0)
         err = shmi_multi_bucket(x, key, &k);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (SHMI_LIKELY(shmi_key_lock_fast(k, key, out)))
-        return 0;
+        return SHMI_DONE_ELSE(0, memset(out, 0, sizeof *out));
     err = shmi_enter(x->a, "multilock.trylock");
     if (err != 0)
-        return SHMI_TELL(err);
-    return SHMI_TELL(shmi_exit_with(x->a, shmi_key_arrive(k, "multilock.trylock", key, 0, 1, out)));
+        return SHMI_DONE(err);
+    return SHMI_DONE_ELSE(shmi_exit_with(x->a, shmi_key_arrive(k, "multilock.trylock", key, 0, 1, out)), memset(out, 0, sizeof *out));
 }
 
 /* Unlocks the hold h by a record, which grants the key to the first wait. If this process does not have the hold h,
@@ -1111,7 +1111,7 @@ int shmsync_multilock_unlock(const shmsync_hold *h)
         return shmi_fail(EPERM, "multilock.unlock", NULL, "the hold holds nothing");
     if (!shmi_is_open(k, h->serial))
         return SHMI_TELL(shmi_closed(__func__));
-    return SHMI_TELL(shmi_key_unlock(k, h));
+    return SHMI_DONE_IN(k->q.a, shmi_key_unlock(k, h)); /* a close of the arena does not close the buckets */
 }
 
 /* ---- Many keys ---- */
@@ -1169,7 +1169,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held)
 {
     SHMI_OPENED_ELSE(m, shmi_no_holds(out, n, held));
-    return SHMI_TELL(shmi_key_lockall(m->impl, keys, n, out, held, 0));
+    return SHMI_DONE_ELSE(shmi_key_lockall(m->impl, keys, n, out, held, 0), shmi_no_holds(out, n, held));
 }
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic)
 {
@@ -1177,7 +1177,7 @@ int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, s
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
     shmi_no_holds(out, n, held);
-    return SHMI_TELL(err != 0 ? err : shmi_key_lockall(m->impl, keys, n, out, held, ns));
+    return SHMI_DONE_ELSE(err != 0 ? err : shmi_key_lockall(m->impl, keys, n, out, held, ns), shmi_no_holds(out, n, held));
 }
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 {
@@ -1348,10 +1348,10 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
         return shmi_fail(EINVAL, "multilock.recover", shmi_called(&x->o), "without a repair");
     err = shmi_enter_for(x, x->a, "multilock.recover");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     err = shmi_key_recover(x, key, repair, arg);
     shmi_exit_for(x, x->a);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 /* Returns the state of the key as an errno. It takes into account a death that no call has noticed yet, and a change
  * that is committed and not yet carried out. */
@@ -1383,7 +1383,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
     SHMI_OPENED(m);
     struct shmi_multilock *x = m->impl;
     int err = shmi_enter(x->a, "multilock.state");
-    return SHMI_TELL(err != 0 ? err : shmi_exit_with(x->a, shmi_multi_state(x, key)));
+    return SHMI_DONE(err != 0 ? err : shmi_exit_with(x->a, shmi_multi_state(x, key)));
 }
 
 /* ---- Reaping ---- */

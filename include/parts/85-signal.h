@@ -553,12 +553,12 @@ int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_ga
     int err = shmi_signal_use(w->impl, "signalwaker.gate", "queue", queue, w->impl->n_gates);
     memset(out, 0, sizeof *out);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     out->impl = w->impl;
     out->serial = w->serial;
     out->queue = (uint32_t)queue;
     out->running = 0;
-    return 0;
+    return SHMI_DONE_ELSE(0, memset(out, 0, sizeof *out));
 }
 
 int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
@@ -587,7 +587,7 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
         }
         shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
     }
-    return SHMI_TELL(err);
+    return SHMI_DONE_ELSE(err, shmi_set_flag(scheduled, 0));
 }
 
 /* Begins the execution of a scheduled queue. One CAS stores the executing flag together with the ID of the executor,
@@ -620,7 +620,7 @@ int shmsync_gate_begin(shmsync_gate *g)
 {
     SHMI_OPENED(g);
     int err = shmi_use(g->impl->a, "gate.begin");
-    return SHMI_TELL(err != 0 ? err : shmi_gate_begin(g) ? 0 : EBUSY);
+    return SHMI_DONE(err != 0 ? err : shmi_gate_begin(g) ? 0 : EBUSY);
 }
 int shmsync_gate_trybegin_inline(shmsync_gate *g)
 {
@@ -629,18 +629,18 @@ int shmsync_gate_trybegin_inline(shmsync_gate *g)
     uint64_t *word = &w->gates[g->queue].word, s, next;
     int err = shmi_use(w->a, "gate.trybegin_inline");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     s = shmi_ld64(word);
     if (!shmi_gate_idle(s))
-        return SHMI_TELL(EBUSY);
+        return SHMI_DONE(EBUSY);
     next = shmi_gate_begun(s, w->a->self);
     if (!shmi_cas64(word, s, next)) {
         shmi_signal_add(w, SHMSYNC_STAT_CAS_FAILURES, 1);
-        return SHMI_TELL(EBUSY);
+        return SHMI_DONE(EBUSY);
     }
     g->running = next;
     shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
-    return 0;
+    return SHMI_DONE(0);
 }
 
 SHMI_FN int shmi_gate_finish(shmsync_gate *g, const char *op, int again, int *scheduled)
@@ -679,13 +679,13 @@ int shmsync_gate_finish(shmsync_gate *g, int *again)
     int scheduled, err = shmi_gate_finish(g, "gate.finish", 0, &scheduled);
     if (again != NULL)
         *again = scheduled;
-    return SHMI_TELL(err);
+    return SHMI_DONE_ELSE(err, shmi_set_flag(again, 0));
 }
 int shmsync_gate_finish_and_schedule(shmsync_gate *g)
 {
     SHMI_OPENED(g);
     int scheduled;
-    return SHMI_TELL(shmi_gate_finish(g, "gate.finish_and_schedule", 1, &scheduled));
+    return SHMI_DONE(shmi_gate_finish(g, "gate.finish_and_schedule", 1, &scheduled));
 }
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
 {
@@ -694,13 +694,13 @@ int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
     int err = shmi_use(g->impl->a, "gate.state");
     memset(out, 0, sizeof *out);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     s = shmi_ld64(&g->impl->gates[g->queue].word);
     out->scheduled = shmi_gate_scheduled(s);
     out->executing = shmi_gate_executing(s);
     out->epoch = (uint32_t)(s >> SHMI_SIGNAL_GATE_EPOCH_SHIFT);
     out->known = out->executing && shmi_who(g->impl->a, shmi_gate_executor(s), &out->executor) == 0;
-    return 0;
+    return SHMI_DONE_ELSE(0, memset(out, 0, sizeof *out));
 }
 
 /* Searches once through the signals whose bits are set in active for a queue to execute. Returns whether it has begun
@@ -733,7 +733,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
     shmsync_gate g;
     int passes, err = shmi_signal_use(w, "signalwaker.next", "queue", near_queue, w->n_gates);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     g.impl = w;
     g.serial = waker->serial;
     g.queue = 0;
@@ -743,7 +743,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
         uint64_t active = shmi_ld64(&w->w->summary) & w->mask;
         if (active == 0) {
             shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
-            return SHMI_TELL(EBUSY);
+            return SHMI_DONE_ELSE(EBUSY, memset(out, 0, sizeof *out));
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
             /* This execution may last for ever. If other queues are scheduled, a worker sleeps, and there is no permit,
@@ -751,7 +751,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
-            return 0;
+            return SHMI_DONE_ELSE(0, memset(out, 0, sizeof *out));
         }
         /* This pass has found only superfluous bits, and has cleared them. Another process may have scheduled a queue
          * before this pass cleared the bit of its signal in the summary. That process has issued no permit for the
@@ -759,7 +759,7 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
     }
     shmi_signal_release(w, 1); /* the worker that takes this permit searches on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
-    return SHMI_TELL(EBUSY);
+    return SHMI_DONE_ELSE(EBUSY, memset(out, 0, sizeof *out));
 }
 
 /* ---- Waiting for permits ---- */
@@ -838,20 +838,20 @@ SHMI_FN int shmi_signal_acquire(struct shmi_signalwaker *w, int64_t abs)
 int shmsync_signalwaker_acquire(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return SHMI_TELL(shmi_signal_acquire(w->impl, 0));
+    return SHMI_DONE(shmi_signal_acquire(w->impl, 0));
 }
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(w);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_signal_acquire(w->impl, ns));
+    return SHMI_DONE(err != 0 ? err : shmi_signal_acquire(w->impl, ns));
 }
 int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryacquire");
-    return SHMI_TELL(err != 0 ? err : shmi_signal_take(w->impl) ? 0 : EBUSY);
+    return SHMI_DONE(err != 0 ? err : shmi_signal_take(w->impl) ? 0 : EBUSY);
 }
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
 {
@@ -861,7 +861,7 @@ int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
         err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits", (long long)n);
     if (err == 0 && n > 0 && !shmi_signal_release(w->impl, (uint64_t)n))
         err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits: too many permits", (long long)n);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w)
 {
@@ -896,20 +896,20 @@ SHMI_FN int shmi_signal_register(struct shmi_signalwaker *w, const char *op, int
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1));
+    return SHMI_DONE(shmi_signal_register(w->impl, "signalwaker.register_sleeper", 1, 1));
 }
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0));
+    return SHMI_DONE(shmi_signal_register(w->impl, "signalwaker.unregister_sleeper", 1, 0));
 }
 int shmsync_signalwaker_register_worker(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1));
+    return SHMI_DONE(shmi_signal_register(w->impl, "signalwaker.register_worker", 0, 1));
 }
 int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
-    return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0));
+    return SHMI_DONE(shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0));
 }

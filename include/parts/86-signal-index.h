@@ -10,11 +10,11 @@ int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_sign
     int err = shmi_signal_use(w->impl, "signalwaker.signal", "signal", i, w->impl->n_lines);
     memset(out, 0, sizeof *out);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     out->impl = w->impl;
     out->serial = w->serial;
     out->index = (uint32_t)i;
-    return 0;
+    return SHMI_DONE_ELSE(0, memset(out, 0, sizeof *out));
 }
 SHMI_FN uint64_t *shmi_signal_of(const shmsync_signal *s) { return &s->impl->lines[s->index].bits; }
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set)
@@ -23,13 +23,13 @@ int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_emp
     int err = shmi_use(s->impl->a, "signal.set");
     uint64_t old;
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     old = shmi_or64(shmi_signal_of(s), mask);
     if (was_empty != NULL)
         *was_empty = old == 0;
     if (set != NULL)
         *set = mask & ~old;
-    return 0;
+    return SHMI_DONE(0);
 }
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *set_now)
 {
@@ -40,7 +40,7 @@ int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *se
         err = shmsync_signal_set_mask(s, UINT64_C(1) << bit, was_empty, &set);
     if (err == 0 && set_now != NULL)
         *set_now = set != 0;
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
 {
@@ -48,7 +48,7 @@ int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
     uint64_t m, old;
     int err = shmi_signal_use(s->impl, "signal.acquire", "bit", bit, SHMI_SIGNAL_BITS);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     m = UINT64_C(1) << bit;
     old = shmi_ld64(shmi_signal_of(s));
     if ((old & m) != 0)
@@ -56,9 +56,9 @@ int shmsync_signal_acquire(const shmsync_signal *s, int bit, uint64_t *before)
     if (before != NULL)
         *before = old;
     if ((old & m) == 0)
-        return SHMI_TELL(EBUSY);
+        return SHMI_DONE(EBUSY);
     SHMSYNC_CRASHPOINT("signal.bit.acquired");
-    return 0;
+    return SHMI_DONE(0);
 }
 uint64_t shmsync_signal_load(const shmsync_signal *s)
 {
@@ -75,7 +75,7 @@ int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked)
     int did = err == 0 && shmi_signal_mark(w->impl, (uint32_t)i);
     if (marked != NULL)
         *marked = did;
-    return SHMI_TELL(err);
+    return SHMI_DONE_ELSE(err, shmi_set_flag(marked, 0));
 }
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *waker, uint64_t mask, uint64_t *marked)
 {
@@ -93,13 +93,13 @@ int shmsync_signalwaker_mark_mask(shmsync_signalwaker *waker, uint64_t mask, uin
     }
     if (marked != NULL)
         *marked = fresh;
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i)
 {
     SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.tryunmark_empty", "signal", i, w->impl->n_lines);
-    return SHMI_TELL(err != 0 ? err : shmi_signal_unmark_empty(w->impl, (uint32_t)i) ? 0 : EBUSY);
+    return SHMI_DONE(err != 0 ? err : shmi_signal_unmark_empty(w->impl, (uint32_t)i) ? 0 : EBUSY);
 }
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i)
 {
@@ -107,9 +107,9 @@ int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i)
     uint64_t *summary = &w->impl->w->summary, m;
     int err = shmi_signal_use(w->impl, "signalwaker.tryunmark", "signal", i, w->impl->n_lines);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     m = UINT64_C(1) << i;
-    return SHMI_TELL((shmi_ld64(summary) & m) != 0 && (shmi_and64(summary, ~m) & m) != 0 ? 0 : EBUSY);
+    return SHMI_DONE((shmi_ld64(summary) & m) != 0 && (shmi_and64(summary, ~m) & m) != 0 ? 0 : EBUSY);
 }
 uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w)
 {
@@ -138,24 +138,24 @@ SHMI_FN int shmi_signal_unmark_tasks(struct shmi_signalwaker *w)
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked)
 {
     SHMI_OPENED_ELSE(w, shmi_set_flag(marked, 0));
-    return SHMI_TELL(shmi_signal_status(w->impl, "signalwaker.mark_yield", SHMI_SIGNAL_STATUS_YIELD_MASK, marked));
+    return SHMI_DONE_ELSE(shmi_signal_status(w->impl, "signalwaker.mark_yield", SHMI_SIGNAL_STATUS_YIELD_MASK, marked), shmi_set_flag(marked, 0));
 }
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked)
 {
     SHMI_OPENED_ELSE(w, shmi_set_flag(marked, 0));
-    return SHMI_TELL(shmi_signal_status(w->impl, "signalwaker.mark_tasks", SHMI_SIGNAL_STATUS_TASKS_MASK, marked));
+    return SHMI_DONE_ELSE(shmi_signal_status(w->impl, "signalwaker.mark_tasks", SHMI_SIGNAL_STATUS_TASKS_MASK, marked), shmi_set_flag(marked, 0));
 }
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryunmark_yield");
-    return SHMI_TELL(err != 0 ? err : shmi_signal_unmark_status(w->impl, SHMI_SIGNAL_STATUS_YIELD_MASK) ? 0 : EBUSY);
+    return SHMI_DONE(err != 0 ? err : shmi_signal_unmark_status(w->impl, SHMI_SIGNAL_STATUS_YIELD_MASK) ? 0 : EBUSY);
 }
 int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w)
 {
     SHMI_OPENED(w);
     int err = shmi_use(w->impl->a, "signalwaker.tryunmark_tasks");
-    return SHMI_TELL(err != 0 ? err : shmi_signal_unmark_tasks(w->impl) ? 0 : EBUSY);
+    return SHMI_DONE(err != 0 ? err : shmi_signal_unmark_tasks(w->impl) ? 0 : EBUSY);
 }
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks)
 {
@@ -170,14 +170,14 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
 {
     SHMI_OPENED(waker);
     if (tree != NULL)
-        SHMI_OPENED(tree);
+        SHMI_CHECK_OPENED(tree, __func__);
     struct shmi_signalwaker *w = waker->impl, *t = tree != NULL ? tree->impl : w;
     uint64_t now = 0, old, gone;
     int k, err = shmi_use(w->a, "signalwaker.sync_partition");
     if (work != NULL)
         *work = 0;
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (start < 0 || end < start || end - start > (int)SHMI_SIGNAL_BITS || end > (int)t->n_lines)
         return shmi_fail(EINVAL, "signalwaker.sync_partition", w->called, "partition %d..%d of %u signals", start, end, t->n_lines);
     shmi_signal_add(w, SHMSYNC_STAT_LEAF_SUMMARY_CHECKS, 1);
@@ -205,7 +205,7 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
     }
     if (work != NULL)
         *work = now != 0 || shmi_ld64(&w->w->partition) != 0;
-    return 0;
+    return SHMI_DONE(0);
 }
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *waker, int k, int *was_empty)
 {
@@ -214,13 +214,13 @@ int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *waker, int k, int *was_em
     uint64_t old;
     int err = shmi_signal_use(w, "signalwaker.mark_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     old = shmi_or64(&w->w->partition, UINT64_C(1) << k);
     SHMSYNC_CRASHPOINT("signal.partition.marked");
     shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
     if (was_empty != NULL)
         *was_empty = old == 0;
-    return 0;
+    return SHMI_DONE(0);
 }
 int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *waker, int k)
 {
@@ -229,11 +229,11 @@ int shmsync_signalwaker_clear_leaf(shmsync_signalwaker *waker, int k)
     int err = shmi_signal_use(w, "signalwaker.clear_leaf", "leaf", k, SHMI_SIGNAL_BITS);
     uint64_t m;
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     m = UINT64_C(1) << k;
     if ((shmi_and64(&w->w->partition, ~m) & ~m) == 0)
         shmi_signal_unmark_tasks(w);
-    return 0;
+    return SHMI_DONE(0);
 }
 int shmsync_signalwaker_leaf_has_work(const shmsync_signalwaker *w, int k)
 {
@@ -292,7 +292,7 @@ int shmsync_signalwaker_reserve(shmsync_signalwaker *waker, int start, int end, 
     uint64_t r;
     int err = shmi_use(w->a, "signalwaker.reserve");
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (start < 0 || end < start || end > (int)w->n_lines)
         return shmi_fail(EINVAL, "signalwaker.reserve", w->called, "signals %d..%d of %u", start, end, w->n_lines);
     n = (uint32_t)(end - start);
@@ -304,10 +304,10 @@ int shmsync_signalwaker_reserve(shmsync_signalwaker *waker, int start, int end, 
         int bit = shmi_signal_reserve_in(w, i, turn);
         if (bit >= 0) {
             *queue = (int)(i * SHMI_SIGNAL_BITS) + bit;
-            return 0;
+            return SHMI_DONE(0);
         }
     }
-    return SHMI_TELL(EBUSY);
+    return SHMI_DONE(EBUSY);
 }
 int shmsync_signalwaker_unreserve(shmsync_signalwaker *waker, int queue)
 {
@@ -315,12 +315,12 @@ int shmsync_signalwaker_unreserve(shmsync_signalwaker *waker, int queue)
     struct shmi_signalwaker *w = waker->impl;
     int err = shmi_signal_use(w, "signalwaker.unreserve", "queue", queue, w->n_gates);
     if (err != 0)
-        return SHMI_TELL(err);
+        return SHMI_DONE(err);
     if (!shmi_cas32(&w->gates[queue].task, w->a->self, 0))
         return shmi_fail(EPERM, "signalwaker.unreserve", w->called, "queue %d, which this process has not reserved", queue);
     SHMSYNC_CRASHPOINT("signal.unreserve.freed");
     shmi_and64(&w->lines[(uint32_t)queue / SHMI_SIGNAL_BITS].tasks, ~(UINT64_C(1) << (uint32_t)queue % SHMI_SIGNAL_BITS));
-    return 0;
+    return SHMI_DONE(0);
 }
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w)
 {
@@ -342,7 +342,7 @@ int shmsync_signalwaker_count(shmsync_signalwaker *w, int stat, uint64_t n)
     int err = shmi_signal_use(w->impl, "signalwaker.count", "counter", stat, SHMSYNC_STATS);
     if (err == 0)
         shmi_add64(&shmi_signal_own_row(w->impl)->stats[stat], n);
-    return SHMI_TELL(err);
+    return SHMI_DONE(err);
 }
 void shmsync_signalwaker_stats(const shmsync_signalwaker *w, uint64_t stats[SHMSYNC_STATS])
 {

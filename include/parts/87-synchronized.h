@@ -248,7 +248,7 @@ SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, in
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy)
 {
     SHMI_OPENED_ELSE(s, *copy = NULL);
-    return SHMI_TELL(shmi_synchronized_begin(s->impl, copy, 0));
+    return SHMI_DONE_ELSE(shmi_synchronized_begin(s->impl, copy, 0), *copy = NULL);
 }
 int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic)
 {
@@ -257,7 +257,7 @@ int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const 
     *copy = NULL;
     if (shmi_deadline(abs_monotonic, &deadline) != 0)
         return shmi_fail(EINVAL, "synchronized.timedbegin", s->impl->m.called, "not a time");
-    return SHMI_TELL(shmi_synchronized_begin(s->impl, copy, deadline));
+    return SHMI_DONE_ELSE(shmi_synchronized_begin(s->impl, copy, deadline), *copy = NULL);
 }
 
 /* Checks that this process holds the lock. Returns 0 or an errno. */
@@ -290,14 +290,14 @@ int shmsync_synchronized_commit(shmsync_synchronized *s)
 {
     SHMI_OPENED(s);
     int err = shmi_synchronized_take_back(s->impl, "synchronized.commit");
-    return SHMI_TELL(err != 0 ? err : shmi_synchronized_commit(s->impl));
+    return SHMI_DONE(err != 0 ? err : shmi_synchronized_commit(s->impl));
 }
 
 int shmsync_synchronized_abort(shmsync_synchronized *s)
 {
     SHMI_OPENED(s);
     int err = shmi_synchronized_take_back(s->impl, "synchronized.abort");
-    return SHMI_TELL(err != 0 ? err : shmi_mutex_unlock(&s->impl->m));
+    return SHMI_DONE(err != 0 ? err : shmi_mutex_unlock(&s->impl->m));
 }
 
 /* Stores the value and unlocks. The caller has the lock. */
@@ -329,7 +329,7 @@ int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
 {
     SHMI_OPENED(s);
     struct shmi_synchronized *x = s->impl;
-    return SHMI_TELL(SHMI_LIKELY(shmi_mutex_at_once(&x->m)) ? shmi_synchronized_put(x, src) : shmi_synchronized_store_slow(x, src));
+    return SHMI_DONE(SHMI_LIKELY(shmi_mutex_at_once(&x->m)) ? shmi_synchronized_put(x, src) : shmi_synchronized_store_slow(x, src));
 }
 
 /* Reads the value without the lock. Returns whether dst has one whole value. */
@@ -378,16 +378,16 @@ int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
     if (SHMI_UNLIKELY(shmi_self(x->m.a) == 0))
         return shmi_fail(shmi_nameless(x->m.a), "synchronized.load", x->m.called, "%s", "");
     if (x->size == 0)
-        return 0;
+        return SHMI_DONE(0);
 #ifndef SHMI_THREAD_SANITIZER /* the thread sanitizer sees only the order that the lock makes */
     {
         int tries;
         for (tries = 0; tries < SHMI_synchronizedTries; tries++)
             if (SHMI_LIKELY(shmi_synchronized_read(x, dst)))
-                return 0;
+                return SHMI_DONE(0);
     }
 #endif
-    return SHMI_TELL(shmi_synchronized_load_slow(x, dst));
+    return SHMI_DONE(shmi_synchronized_load_slow(x, dst));
 }
 
 /* Whether a call of this process has the lock, and may store to the copies. */

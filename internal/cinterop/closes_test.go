@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -86,6 +88,84 @@ func TestCloseInCKeepsTheAliveWordsOnTheRobustList(t *testing.T) {
 	name := newArena(t)
 	runC(t, "uncounted.c", name, "death")
 	sound(t, name)
+}
+
+// A thread of a process in C is about to wake a waiter of a peer when another thread closes the arena. The close then
+// sends the wakes that the peer may miss. Until it has sent them, the slot says that they are owed.
+func TestCloseInCOwesTheWakesOfALateCall(t *testing.T) {
+	name := newArena(t)
+	runC(t, "uncounted.c", name, "owed")
+	sound(t, name)
+}
+
+// The kernel has no room to replace the mapping, and may have left the file mapped. Then a close in C does not treat the
+// calls under way as cut off.
+func TestCloseInCThatCannotCutOffItsCalls(t *testing.T) {
+	name := newArena(t)
+	runC(t, "uncounted.c", name, "unknown")
+	sound(t, name)
+}
+
+// A child of a fork beside a close in C does not inherit the mapping that the close uses.
+func TestCloseInCHasAMappingOfItsOwn(t *testing.T) {
+	name := newArena(t)
+	runC(t, "uncounted.c", name, "fork")
+	sound(t, name)
+}
+
+// A call in C is preempted at any of its accesses to the arena, and goes on when the close of the arena has replaced the
+// mapping under it. The call does not report success. The program tests all functions that return an error, except those
+// in the list below.
+func TestLateCallInCReportsNoSuccess(t *testing.T) {
+	others := map[string]string{
+		"shmsync_who_died":                  "reads only memory of the thread",
+		"shmsync_nearest_bit":               "calculates",
+		"shmsync_arena_remove":              "works with a name",
+		"shmsync_arena_open":                "has no arena yet",
+		"shmsync_arena_from_fd":             "has no arena yet",
+		"shmsync_wait_hook":                 "sets a function of the process",
+		"shmsync_cond_wait":                 "always counts itself",
+		"shmsync_cond_timedwait":            "always counts itself",
+		"shmsync_cond_wait_with":            "always counts itself",
+		"shmsync_recover_all":               "always counts itself",
+		"shmsync_alloc":                     "always counts itself",
+		"shmsync_free":                      "always counts itself",
+		"shmsync_delete":                    "always counts itself",
+		"shmsync_delete_at":                 "always counts itself",
+		"shmsync_arena_on_death":            "always counts itself",
+		"shmsync_arena_participants":        "always counts itself",
+		"shmsync_futex_stopped":             "returns a state",
+		"shmsync_sequencer_stopped":         "returns a state",
+		"shmsync_event_is_set":              "returns a state",
+		"shmsync_future_is_set":             "returns a state",
+		"shmsync_once_done":                 "returns a state",
+		"shmsync_signalwaker_signals":       "returns a number of the handle",
+		"shmsync_signalwaker_queues":        "returns a number of the handle",
+		"shmsync_signalwaker_gate":          "reads only the handle",
+		"shmsync_signalwaker_signal":        "reads only the handle",
+		"shmsync_signalwaker_sleepers":      "returns a number",
+		"shmsync_signalwaker_workers":       "returns a number",
+		"shmsync_signalwaker_reserved":      "returns a number",
+		"shmsync_signalwaker_leaf_has_work": "returns a state",
+	}
+	bin := program(t, "cutoff.c")
+	out, err := exec.Command(bin, "list").Output()
+	require.NoError(t, err)
+	tested := strings.Fields(string(out))
+	header, err := os.ReadFile(filepath.Join("..", "..", "include", "shmsync.h"))
+	require.NoError(t, err)
+	opens := regexp.MustCompile(`_(open|create|attach|at|close|abi|open_type|attach_type)$`) // these count themselves, too
+	declared := 0
+	for _, m := range regexp.MustCompile(`(?m)^int (shmsync_\w+)\(.*\);$`).FindAllSubmatch(header, -1) {
+		f := string(m[1])
+		declared++
+		if !opens.MatchString(f) && others[f] == "" {
+			require.Contains(t, tested, f)
+		}
+	}
+	require.Greater(t, declared, len(tested))
+	out, err = exec.Command(bin, unusedName(t)).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
 
 // A call in C that begins while the arena is being closed fails. It leaves no object without a name, and writes nothing

@@ -11,6 +11,10 @@
  *	unlock held                 a thread is held in the unlock of a Mutex, before it stores the owner word, until the close has ended
  *	save held                   a thread is held in the save of a transaction, before it writes the record, until the close has ended
  *	death                       the process is killed after it has taken back what it held. The kernel marks its alive words
+ *	owed                        a thread is about to wake a waiter of a peer. Before the slot says no more that the process
+ *	                            owes wakes, the close has made them
+ *	unknown                     the kernel neither replaces nor unmaps the mapping. The close forgets no call that is under way
+ *	fork                        a child that is made in the close does not inherit the mapping of the close
  *	commit unfenced             the process has not registered for membarrier. The call makes the fence itself
  *
  * In all other scenes, the close makes a fence for the calls, if membarrier works here. */
@@ -19,6 +23,7 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 static void at_point(const char *name);
@@ -26,11 +31,13 @@ static void at_call(long number);
 static int read_clock(clockid_t clock, struct timespec *ts);
 static void *copy(void *to, const void *from, size_t n);
 static int at_store(const void *word);
+static void *remaps(void *from, size_t old_size, size_t size, int flags, void *to, ...);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define FIRST(number, ...) number
 #define syscall(...) (at_call(FIRST(__VA_ARGS__, 0)), syscall(__VA_ARGS__))
 #define clock_gettime read_clock
+#define mremap(from, old_size, size, ...) remaps(from, old_size, size, __VA_ARGS__, (void *)NULL)
 #undef memcpy
 #define memcpy copy
 #define __atomic_store_n(word, value, order) ((void)at_store(word), __atomic_store_n(word, value, order))
@@ -38,6 +45,7 @@ static int at_store(const void *word);
 #include "shmsync.h"
 #undef syscall
 #undef clock_gettime
+#undef mremap
 #undef memcpy
 #undef __atomic_store_n
 
@@ -52,7 +60,7 @@ static shmsync_queue queue;
 static shmsync_synchronized value;
 static shmsync_mutex mutex, logged; /* logged has an undo log */
 static char *data;                  /* ITEM bytes that logged guards */
-static int unlocks, saves, dies;
+static int unlocks, saves, dies, owes, unknown, forks;
 static int to_peer[2], to_child[2];
 
 static void tell(const int *pipe) { CHECK(write(pipe[1], "x", 1), 1); }
@@ -150,6 +158,59 @@ static void *copy(void *to, const void *from, size_t n)
     }
     return memcpy(to, from, n);
 }
+static void *remaps(void *from, size_t old_size, size_t size, int flags, void *to, ...)
+{
+    if ((flags & MREMAP_FIXED) == 0)
+        return mremap(from, old_size, size, flags);
+    return unknown ? MAP_FAILED : mremap(from, old_size, size, flags, to);
+}
+static unsigned char *file; /* the arena in a mapping of the test */
+static uint32_t rung;       /* the doorbell of the peer before the wakes */
+static uint32_t *word_of(uint32_t slot, unsigned at) { return (uint32_t *)(void *)(file + shmi_slot(arena, slot) + at); }
+/* Counts the mappings of the arena that this process has. */
+static int mappings(void)
+{
+    char line[512];
+    int n = 0;
+    unsigned long inode;
+    FILE *f = fopen("/proc/self/maps", "r");
+    CHECK(f != NULL, 1);
+    while (fgets(line, sizeof line, f) != NULL)
+        n += sscanf(line, "%*s %*s %*s %*s %lu", &inode) == 1 && inode == (unsigned long)arena->ino;
+    fclose(f);
+    return n;
+}
+static void at_owed_point(const char *name)
+{
+    if (strcmp(name, "arena.close.repaired") == 0) {
+        CHECK(*word_of(arena->my_slot, SHMI_slotTelling) != 0, unknown);
+        CHECK(*word_of(arena->my_slot, SHMI_slotWalking), unknown ? 0 : SHMI_WALK_OWED);
+        rung = *word_of(1, SHMI_slotDoorbell);
+    }
+    if (strcmp(name, "arena.close.reclaimed") == 0 && owes) {
+        CHECK(*word_of(arena->my_slot, SHMI_slotWalking), 0);
+        CHECK(*word_of(1, SHMI_slotDoorbell) != rung, 1);
+        over = 2;
+    }
+}
+static int inherited; /* how many of them a child inherits before the close */
+static int child_mappings(void)
+{
+    int status;
+    pid_t p = fork();
+    if (p == 0)
+        _exit(mappings());
+    CHECK(waitpid(p, &status, 0), p);
+    CHECK(WIFEXITED(status), 1);
+    return WEXITSTATUS(status);
+}
+static void at_fork_point(const char *name)
+{
+    if (strcmp(name, "arena.close.repaired") != 0)
+        return;
+    CHECK(child_mappings(), inherited - 1); /* without the mapping that the close has replaced */
+    over = 2;
+}
 static int at_store(const void *word)
 {
     if (calls && unlocks && word == mutex.impl->own)
@@ -162,8 +223,12 @@ static void at_point(const char *name)
         hold();
     if (calls && commits && strcmp(name, "synchronized.update.written") == 0)
         hold();
-    if (closes && strcmp(name, "arena.close.repaired") == 0) {
-        CHECK(fences, arena->fenced);
+    if (closes && (owes || unknown))
+        at_owed_point(name);
+    if (closes && forks)
+        at_fork_point(name);
+    if (closes && strcmp(name, "arena.close.repaired") == 0 && !owes && !unknown && !forks) {
+        CHECK(fences, 2 * arena->fenced); /* one before it waits, and one before it replaces the mapping */
         CHECK(late, 2 * (late != 0));
         if (dies) {
             char slot = (char)arena->my_slot;
@@ -220,7 +285,13 @@ static void child(const char *name)
     opens(name);
     CHECK(sem_init(&claimed, 0, 0), 0);
     CHECK(sem_init(&go_on, 0, 0), 0);
-    over = late || lent || dies;
+    over = late || lent || dies || owes || unknown || forks;
+    file = (unsigned char *)mmap(NULL, (size_t)arena->size, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
+    CHECK(file != MAP_FAILED, 1);
+    if (forks)
+        inherited = child_mappings();
+    if (owes || unknown)
+        shmi_begin_tell(arena);
     if (unfenced)
         __atomic_store_n(&arena->fenced, 0, __ATOMIC_SEQ_CST);
     if (lent)
@@ -232,7 +303,10 @@ static void child(const char *name)
     }
     closes = 1;
     CHECK(shmsync_arena_close(arena), 0);
-    CHECK(over, !held || unlocks || saves);
+    if (owes || forks)
+        CHECK(over, 2);
+    else
+        CHECK(over, !held || unlocks || saves);
     CHECK(seconds != 0, held && !unlocks && !saves); /* the close has waited */
     ends_call();
     _exit(0);
@@ -348,6 +422,9 @@ int main(int argc, char **argv)
     dies = strncmp(argv[2], "death", 5) == 0;
     held = strstr(argv[2], " held") != NULL;
     claims = strstr(argv[2], " claimed") != NULL;
+    owes = strncmp(argv[2], "owed", 4) == 0;
+    unknown = strncmp(argv[2], "unknown", 7) == 0;
+    forks = strncmp(argv[2], "fork", 4) == 0;
     late = strstr(argv[2], " late") != NULL;
     lent = strstr(argv[2], " lent") != NULL;
     unfenced = strstr(argv[2], " unfenced") != NULL;
@@ -365,6 +442,8 @@ int main(int argc, char **argv)
     tell(to_child);
     if (dies)
         peer_of_the_dead(p);
+    else if (owes || unknown || forks)
+        await_end(p);
     else if (unlocks)
         peer_of_an_unlock(p);
     else if (saves)
