@@ -862,7 +862,7 @@ SHMI_COLD int shmi_drop_name(shmsync_arena *a, char *path)
     shmi_current_path(a, path);
     if (!shmi_leads_to(a, path))
         return SHMI_MOVED;
-    err = shmi_lock_gate(a); /* shmi_leave gives it back together with the byte lock */
+    err = shmi_lock_gate(a); /* shmi_leave gives the gate back together with the byte lock */
     if (err == EAGAIN)
         shmi_nap(1000000); /* another process is removing the name, and may be stopped */
     if (err == EAGAIN || (err == 0 && shmi_any_in(a) != 0))
