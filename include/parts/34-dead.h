@@ -250,8 +250,9 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
-/* Makes the watcher check again whether a dead participant is gone. The pause before the check is an eighth of now -
- * since, so checks become rare if a process takes long to end. */
+/* Makes the watcher check again whether a dead participant is gone. The parameter since is the time when this process
+ * found the death, or began the reap. The pause before the check is an eighth of the time that has passed since then,
+ * so checks become rare if a process takes long to end. */
 SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
 {
     int64_t now = shmi_now(), wait = (now - since) / 8, at;

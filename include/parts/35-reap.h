@@ -12,8 +12,7 @@ enum {
     SHMI_watchTargets = 3
 };
 
-/* Rings the n participants in the nearest slots before slot i. The slots are a ring: the last slot comes before slot 1.
- */
+/* Rings the n participants in the nearest slots before slot i. The last slot comes before slot 1. */
 SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
 {
     uint32_t d;

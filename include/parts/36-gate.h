@@ -128,7 +128,7 @@ typedef struct shmi_preparation {
 } shmi_preparation;
 
 /* Joiners may die all the time, so that each pass finds a new death. If news exceeds this number, the joiner leaves
- * participants that died before they were in to shmi_repair_late. */
+ * some dead participants to shmi_repair_late: those that died before they were in. */
 #define SHMI_MOST_NEWS 16
 SHMI_FN int shmi_is_late(const shmi_preparation *p) { return p->news > SHMI_MOST_NEWS; }
 SHMI_FN void shmi_meet(shmi_preparation *p, uint32_t i, uint32_t w, uint64_t window)
@@ -407,9 +407,9 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
         return 0;
     return shmi_epoch_number(shmi_epoch_phase(w) == SHMI_epochClaiming ? shmi_epoch_end(w) : w);
 }
-/* This participant has left the epoch with that number. If it was the last participant, writes a file on a disk back.
- * To find that out, the function reads the state words of the slots before and after the write: if none has changed, no
- * process was in meanwhile. */
+/* This participant has left the epoch with that number. If it was the last participant in the epoch, and the file is on
+ * a disk, writes the file back. To find out whether it was the last, the function reads the state words of the slots
+ * before and after the write: if none has changed, no process was in meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
     uint32_t i, *words;

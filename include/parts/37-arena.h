@@ -1160,9 +1160,9 @@ SHMI_FN void shmi_close_handles(shmsync_arena *a)
 }
 
 /* How many further arenas this process closes before it frees a closed arena. Late calls may still use the arena, and
- * so may present calls for which the close does not wait. Its mapping then contains memory that only this process and
- * its children have, instead of the file. Failed opens have a ring of their own, so that they push no closed arena out.
- */
+ * so may present calls for which the close does not wait. The mapping of a closed arena contains memory that only this
+ * process and its children have, and not the file. Failed opens have a ring of their own, so that they push no closed
+ * arena out. */
 enum { SHMI_RETIRED = 64 };
 typedef struct shmi_retired_ring {
     shmsync_arena *v[SHMI_RETIRED];
@@ -1409,7 +1409,7 @@ SHMI_FN int shmi_read_geometry(shmsync_arena *a)
     free(header);
     return err;
 }
-/* Joins the arena in s with the new a. */
+/* Joins the arena in s. a is the new shmsync_arena for it. */
 SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
     void *page;
@@ -2205,7 +2205,7 @@ int shmsync_arena_close(shmsync_arena *a)
         if (judged >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
             err = shmi_remove_unused(path, judged);
             if (err == EBUSY || err == ENOENT || err == EACCES || err == EPERM)
-                err = 0; /* another participant removes the file, or this process may not: then the next epoch replaces the arena */
+                err = 0; /* another participant removes the file, or this process has no permission: then the next epoch replaces the arena */
             shmi_close_file(judged, dev, ino);
         }
         free(path);
