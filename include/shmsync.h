@@ -8969,8 +8969,8 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
                 err = f(arg, (uint32_t)strtoul(e + name, NULL, 10));
             at += size;
         }
-        /* If the next entry would have fitted into the buffer, the walk is over. Either the list has ended, or the
-         * kernel has stopped early, because a thread has ended or this thread has got a signal. */
+        /* If the kernel has left room for one more entry in the buffer, the walk is over. Either the list has ended, or
+         * the kernel has stopped early, because a thread has ended or this thread has got a signal. */
         if (err != 0 || n < (long)sizeof b.bytes - 64)
             return err;
     }
@@ -8979,7 +8979,7 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
 typedef struct shmi_found {
     const shmi_tasks *tasks;
     uint32_t *v, n, room;
-    uint32_t at, common; /* in the second walk: the index in v where the next search begins, and how many threads were found again */
+    uint32_t at, common; /* of the second walk: the index in v at which the next search begins, and the number of threads that v contains */
 } shmi_found;
 
 /* Called for each thread of the first walk. Returns 1 if the thread may have memory, and -1 if the list has no room
@@ -9015,8 +9015,8 @@ SHMI_FN int shmi_open_stat(const shmi_tasks *d, uint32_t thread)
     snprintf(path, sizeof path, "%u/stat", thread);
     return shmi_open_below(d->fd, path, 0);
 }
-/* How many threads the process has, exactly; 0 if the count cannot be read. fd is the stat file of one of its threads.
- * *size is 0 if that thread has no memory. */
+/* Returns the exact number of threads of a process, or 0 if it cannot be read. fd is the stat file of one of the
+ * threads. *start is the start time of that thread, and *size the size of its memory; 0: it has none. */
 SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start, uint64_t *size)
 {
     char b[1024] = {0}, *p;
@@ -9078,8 +9078,8 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     return detached && fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
 }
 
-/* Whether /proc has this process under its process ID, and under no ID of an inner namespace. Returns -1 with an errno if
- * a shortage prevents the answer. */
+/* Whether /proc is that of this process's pid namespace. In that case the line NSpid of /proc/self/status has one
+ * number only, which is the process ID. Returns -1 with an errno if a shortage prevents the answer. */
 SHMI_FN int shmi_proc_has_pid(void)
 {
     const size_t cap = 4096; /* too large for a small stack */
@@ -9158,13 +9158,13 @@ SHMI_FN int shmi_detached(uint64_t dev, uint32_t pid, uint64_t start)
 #define SHMI_LOOK_FIRST INT64_C(30000)
 #define SHMI_LOOK_MOST INT64_C(5000000)
 
-/* Whether a process holds the byte lock of slot i; -1 if the kernel does not answer. A process that has no byte lock
- * of its own, because it could not open the file a second time, can ask, too. */
+/* Whether a process holds the byte lock of slot i; -1 if the kernel does not answer. A process that has no lock_fd asks
+ * through the descriptor of the arena. */
 SHMI_FN int shmi_ask_for_byte(shmsync_arena *a, uint32_t i)
 {
     int fds[2], k;
-    /* If other code of this program has closed a descriptor by mistake, its number may belong to another file now. That
-     * file has no locks, so the answer 0 counts only after shmi_is_file. */
+    /* If other code of this program has closed a descriptor by mistake, its number may belong to another file now. An
+     * answer 0 may then be about that file, so it counts only after shmi_is_file. */
     fds[0] = a->lock_fd;
     fds[1] = a->fd;
     for (k = 0; k < 2; k++) {
@@ -9179,7 +9179,7 @@ SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return i != a->my_slot && shmi_slot_has_byte(w) && shmi_ask_for_byte(a, i) == 0;
 }
-/* Whether this process has no way to find out whether a process holds the byte lock of slot i. */
+/* Whether this process is unable to ask for the byte lock of slot i. */
 SHMI_FN int shmi_cannot_ask(shmsync_arena *a, uint32_t i) { return a->lock_fd < 0 && shmi_ask_for_byte(a, i) < 0; }
 
 SHMI_FN int shmi_marked_by_kernel(shmsync_arena *a, uint32_t i, int all)
@@ -9209,8 +9209,8 @@ SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
         return 0;
     return shmi_byte_free(a, i, w) && shmi_slot_state(a, i) == w;
 }
-/* The mark that the word slotGone gets when the participant in slot i, in state w, is found gone: see foundGone in
- * internal/arenakernel/gone.go. */
+/* The value that the low half of slotGone gets when a process finds the participant in slot i, in state w, gone: see
+ * foundGone in internal/arenakernel/gone.go. */
 SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_slot_gen(w) | (uint32_t)(shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) >> 36) << 18;
@@ -9247,9 +9247,9 @@ SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || ((shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w)) && shmi_slot_state(a, i) == w));
 }
 
-/* Whether the process of the dead participant in slot i has ended. Then the byte lock of the slot is free, because the
- * kernel frees it after the last thread has left all other kernel code. If this process cannot ask for the byte lock,
- * it is enough that all alive words are marked. */
+/* Whether the process of the dead participant in slot i has ended. A free byte lock of the slot proves it: the kernel
+ * frees the lock after the last thread has left all other kernel code. If this process cannot ask for the byte lock,
+ * the proof is that all alive words are marked. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -9263,9 +9263,8 @@ SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
     return shmi_marked_by_kernel(a, i, 1);
 }
 
-/* Returns the notice for slot i: what this process knows about the end of the dead participant, whose state is w.
- * Returns NULL if the slot has had another participant since the caller read w: then the notice is about that
- * participant. The caller holds a->endings. */
+/* Returns the notice for slot i: what this process knows about the end of the dead participant, whose state was w.
+ * Returns NULL if the slot has another participant by now. The caller holds a->endings. */
 SHMI_FN shmi_notice *shmi_ending(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -9304,7 +9303,7 @@ SHMI_FN int shmi_waited_for(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t p
 {
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotIdentitySum)) != shmi_identity_sum(shmi_slot_gen(w), pid, start, a->pid_ns, a->boot) || !shmi_no_process(pid))
         return 0;
-    shmi_load_fence(); /* loads of what those threads stored stay behind this fence */
+    shmi_load_fence(); /* loads of what the threads of the process have stored come after the check above */
     return 1;
 }
 
@@ -9364,8 +9363,8 @@ SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
-/* Whether nothing can write into the arena for n any more, not even the kernel in a system call of n. n stops storing
- * to words before it stops being current, and stops storing to data that a lock protects before it is gone. The caller
+/* Whether nothing can write into the arena for n any more, not even the kernel in a system call of n. A participant
+ * stores to words only while it is current, but may store to data that a lock protects until it is gone. The caller
  * asks about a participant that is not current, or about this process as it leaves. A yes is final. */
 SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
 {
@@ -9400,8 +9399,9 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
-/* Makes the watcher check again whether a dead participant is gone. The pause before the check is an eighth of the time
- * that has passed since the parameter since, so checks become rare if a process takes long to end. */
+/* Makes the watcher check again whether a dead participant is gone. The parameter since is the time when this process
+ * found the death, or began the reap. The pause before the check is an eighth of the time that has passed since then,
+ * so checks become rare if a process takes long to end. */
 SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
 {
     int64_t now = shmi_now(), wait = (now - since) / 8, at;
@@ -9431,8 +9431,8 @@ SHMI_FN int64_t shmi_next_look(shmsync_arena *a, shmi_participant_id n)
     }
     return age < SHMI_ASK_FIRST ? SHMI_ASK_FIRST : age < SHMI_LOOK_MOST ? age : SHMI_LOOK_MOST;
 }
-/* The ID of a dead participant, and a word that contains this ID. The word names the participant as long as its value
- * is equal to the field is. */
+/* A word that names a dead participant, whose ID is in the field name. The word names this participant as long as the
+ * word is equal to the field is. */
 typedef struct shmi_naming {
     const uint32_t *word32; /* the word is at word32 or at word64, and the other pointer is NULL */
     const uint64_t *word64;
@@ -9440,21 +9440,21 @@ typedef struct shmi_naming {
     shmi_participant_id name;
 } shmi_naming;
 SHMI_FN int shmi_names(const shmi_naming *w) { return (w->word32 != NULL ? shmi_ld32(w->word32) : shmi_ld64(w->word64)) == w->is; }
-/* Whether shmi_await can end its wait. was is 0 if the ID was not current when the wait began. */
+/* Whether shmi_await can end its wait. The parameter was says whether the ID was current when the wait began. */
 SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
 {
     if (w == NULL)
         return shmi_all_gone(a);
-    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* another participant has this ID */
+    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* in the last case another participant has got the ID */
 }
-/* Waits until the dead participant w->name is gone, or until the word no longer has the value w->is. Then another
- * participant may have the ID, so the caller reads the word again. If w is NULL, waits until all dead participants are
- * gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
+/* Waits until the dead participant w->name is gone, or until the word no longer has the value w->is. After the call
+ * another participant may have the ID, so the caller reads the word again. If w is NULL, waits until all dead
+ * participants are gone. abs is the deadline; 0: none. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
 SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, const char *called, int64_t abs)
 {
     int64_t ask = 0, now, wait, since = 0;
     int err;
-    int was = w != NULL && shmi_current(a, w->name); /* not 0 only if a peer has overwritten the word */
+    int was = w != NULL && shmi_current(a, w->name); /* can be 1 only if a peer has overwritten the word */
     if (shmi_await_over(a, w, 1))
         return 0;
     err = shmi_enter(a, op);
@@ -9505,8 +9505,8 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
     return !shmi_slot_has_byte(w) || shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w) || shmi_threads_ended(a, i, w) || shmi_cannot_ask(a, i);
 }
 
-/* Leaves the rest of the reap in slot i to the watcher of this process. Returns whether the caller, unless it is the
- * watcher itself, has to ring the watcher, which may be asleep. */
+/* Leaves the rest of the reap in slot i to the watcher of this process. Returns whether the caller has to ring the
+ * watcher, which may be asleep; the watcher itself ignores the result. */
 SHMI_FN int shmi_leave_for(shmsync_arena *a, uint32_t i)
 {
     shmi_or32(&a->leftover[i / 32], UINT32_C(1) << (i % 32));
@@ -9523,8 +9523,8 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     now = (uint64_t)shmi_unix_now();
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
-    /* This thread may have been stopped before this CAS, and slotDied may already contain the generation of a later
-     * participant. Then the CAS fails: see dateDeath in internal/arenakernel/dead.go. */
+    /* The CAS fails if this thread was stopped before it, and slotDied has the generation of a later participant by
+     * now: see dateDeath in internal/arenakernel/dead.go. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_slot_gen(w), now);
     /* If the participant lives after all, it must learn that its locks belong to others now. */
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
@@ -9546,8 +9546,8 @@ SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
     return marked;
 }
 
-/* As shmi_survey_dead, but at most once a second. This check finds a dead participant whose robust list the kernel
- * could not walk. */
+/* As shmi_survey_dead, but at most once a second; between two checks the result is 0. The check finds a dead
+ * participant whose robust list the kernel could not walk. */
 SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(&a->asked[i], __ATOMIC_RELAXED);
@@ -9569,7 +9569,8 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
         return 0;
     if (shmi_mark(a, i, w)) {
         /* The caller goes on with its own wait, so watchers do the rest of the reap. This call wakes the watchers that
-         * sleep on the last alive word. It also rings the watcher of this process, in case the others do not run. */
+         * sleep on the last alive word. It also rings the watcher of this process, in case those watchers do not run.
+         */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
@@ -9581,8 +9582,8 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
     return !shmi_current(a, n);
 }
 
-/* Whether there is a process that the kernel is ending, that is still current, and whose threads may still execute
- * instructions. */
+/* Whether a participant is dying: the kernel is ending its process, but the participant is still current, and its
+ * threads may still execute instructions. */
 SHMI_FN int shmi_any_dying(shmsync_arena *a)
 {
     uint32_t i;
@@ -9708,7 +9709,7 @@ SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generatio
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), generation); /* a generation is no date: see shmi_slot_died */
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), generation); /* a generation instead of a date, because this participant lives: see shmi_slot_died */
     shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), generation);
 }
 /* Records that this participant leaves. */
@@ -9795,9 +9796,8 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
     return !changed;
 }
 
-/* Describes the participant with that generation in slot i. Returns 0 if the slot has another participant now. Until a
- * joiner has described itself, the words of its slot describe its predecessor. Until then only slot and generation of
- * the joiner are known. */
+/* Describes the participant with that generation in slot i. Returns 0 if the slot has another participant now. If it is
+ * a joiner that has not described itself yet, *p gets only its slot and generation. */
 SHMI_FN int shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t generation, shmsync_participant *p)
 {
     uint32_t flags;
@@ -9855,8 +9855,8 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
         return 0;
     if (p.slot < 1 || p.slot > a->geo.slots)
         return 1;
-    /* One death may have several records, with other records between them. The ID identifies the death, because no
-     * participant gets an ID that a record contains. */
+    /* Several processes may record the same death, and records of other deaths may lie between these records. Equal IDs
+     * mean the same death, because no participant gets an ID that a record contains. */
     for (k = 0; k < SHMI_deathRecordDeaths; k++)
         told = told || a->told[k] == name;
     a->told[number % SHMI_deathRecordDeaths] = name;
@@ -9930,7 +9930,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         if (a->on_death == NULL) {
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
-            a->n_holes = 0; /* f gets no death that was recorded before this call */
+            a->n_holes = 0; /* deaths that were recorded before this call are not reported */
             a->lost = 0;
             memset(a->told, 0, SHMI_deathRecordDeaths * sizeof *a->told);
         }
@@ -10151,8 +10151,8 @@ SHMI_FN uint32_t shmi_threads_of_process(void)
     return n;
 }
 
-/* If only threads of the library are left, ends the process, as the end of its last thread would. Checks this only if
- * the time in the parameter at has come; 0 means at once. Returns the time of the next check, or 0 if no check is
+/* If only threads of the library are left, ends the process, because the application has no thread any more. Does
+ * nothing before the time that the parameter at contains. Returns the time of the next check, or 0 if no check is
  * needed before another thread that has opened an arena ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
@@ -10164,8 +10164,9 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
     if (shmi_now() < at)
         return at;
     /* The kernel counts all threads of this process at one moment, and also counts the first thread after its end. A
-     * thread of the library counts itself only while the kernel counts it. So no other thread is left if the kernel
-     * counts own + 1 threads, and own has not changed meanwhile. */
+     * thread of the library counts itself in shmi_own_threads only while the kernel counts it, too. So if the kernel
+     * counts one thread more than shmi_own_threads, which has not changed meanwhile, only the ended first thread is
+     * left besides. */
     changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
     own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
     alone = own != 0 && !shmi_first_has_memory() && shmi_threads_of_process() == own + 1 &&
@@ -10237,8 +10238,7 @@ enum {
     SHMI_watchTargets = 3
 };
 
-/* Rings n participants: those whose slots come next before slot i in the ring of slots. The last slot comes before slot
- * 1. */
+/* Rings the n participants in the nearest slots before slot i. The last slot comes before slot 1. */
 SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
 {
     uint32_t d;
@@ -10250,8 +10250,8 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
         }
     }
 }
-/* Wakes the death watchers that watch slot i, have watched it, or will have to watch it: each reads the ring of slots
- * again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
+/* Wakes the death watchers that watch slot i, have watched it, or will have to watch it, so that each of them reads the
+ * ring of slots again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
 /* Rings the participants that want to be told of deaths, so that they read the death records. */
@@ -10311,8 +10311,8 @@ SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_participant_id dead)
     uint32_t i = shmi_id_slot(dead);
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
 }
-/* Takes back what dead holds of any object, and finds out which participants that concerns. Returns how many objects
- * have an unknown kind. If all is 0, dead has touched each object that it holds; otherwise dead may hold any object. */
+/* Takes back what dead holds of objects, and notes in *c which participants the death concerns. If all is 0, visits
+ * only the objects that dead has touched. Returns the number of visited objects whose kind is unknown. */
 SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_participant_id dead, int all, shmi_concern *c)
 {
     shmi_repair_arg r;
@@ -10341,9 +10341,9 @@ SHMI_FN int shmi_owed_order(const void *x, const void *y)
     const shmi_owed *p = (const shmi_owed *)x, *q = (const shmi_owed *)y;
     if (p->object != q->object)
         return p->object < q->object ? -1 : 1;
-    return q->level - p->level; /* the highest level first */
+    return q->level - p->level; /* so shmi_owed_level finds the highest level of an object */
 }
-/* Notes, for each object with a recorded sleeper, which wakes may be lost because of the death of dead. */
+/* Notes, for each object that an announce record names, which wakes the death of dead may have lost. */
 SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_participant_id dead, shmi_owed_list *l)
 {
     uint32_t i, k;
@@ -10430,17 +10430,17 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     uint32_t last = shmi_id_gen(dead), first = shmi_ld32(reclaimed) + 1, g;
     size_t left;
     if (shmi_ld32(reclaimed) == last) {
-        shmi_clear_open_bits(a, dead); /* dead may have opened or guarded objects after its own call of this function, while it was leaving */
+        shmi_clear_open_bits(a, dead); /* dead may have called this function when it left, and may have opened or guarded objects afterwards */
         return;
     }
     /* The participants with the generations first to last died one after the other. If they seem to be too many, a
-     * hostile peer has overwritten slotReclaimed. No participant has the generation 0, which words of slot records
-     * contain. */
+     * hostile peer has overwritten slotReclaimed. The loop leaves generation 0 out: no participant has it, and words of
+     * slot records contain it. */
     if (first == 0 || first > last || last - first >= 256)
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
         shmi_participant_id n = shmi_make_participant_id(shmi_id_slot(dead), g);
-        if (!shmi_touched_nothing(a, shmi_id_slot(dead))) /* else no participant of the slot has claimed a node */
+        if (!shmi_touched_nothing(a, shmi_id_slot(dead))) /* otherwise no participant of the slot has claimed a node */
             shmi_free_nodes_of(a, n);
         shmi_reclaim_blocks(a, n);
         shmi_clear_open_bits(a, n);
@@ -10522,13 +10522,13 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     if (b->written == 0) {
         b->written = now;
         if (shmi_has_death_record(a, dead))
-            /* Another participant has written the record, so the participants that the death woke have had time to run,
-             * and this process need not wait SHMI_RECLAIM_AFTER. If each reaper waited anew, reapers that die early
-             * would never finish. */
+            /* Another participant has written the record some time ago, so the threads that the death woke have had
+             * time to run, and this process need not wait SHMI_RECLAIM_AFTER. If each reaper waited anew, reapers that
+             * die early would never finish. */
             b->written -= SHMI_RECLAIM_AFTER;
         else if (!shmi_record_deaths(a, i, b->of, shmi_id_gen(dead))) {
             /* A joiner has taken the slot, so nothing was recorded. This process gives up the role of the reaper,
-             * because otherwise the joiner would give the slot back. */
+             * because the joiner waits for that, and gives the slot back if it takes too long. */
             b->written = 0;
             shmi_leave_for(a, i);
             shmi_cas32(word, a->self, 0);
@@ -10742,8 +10742,8 @@ SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w) && shmi_untouched(a, i);
 }
-/* Whether a joiner may take slot i with the first generation of the window win. The slot is free, and its state w is
- * still of an earlier window: see mayEnter in internal/arenakernel/window.go. */
+/* Whether a joiner may take slot i with the first generation of the window win. The slot is free, and its state w has a
+ * generation of an earlier window: see mayEnter in internal/arenakernel/window.go. */
 SHMI_FN int shmi_may_enter(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_window *win)
 {
     uint32_t r = shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed));
@@ -10760,7 +10760,8 @@ SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, 
     if (!shmi_window_legal(&win))
         return 0;
     if (!shmi_window_has(&win, g))
-        /* With inherit, a peer has overwritten the window, because a process records a window only for a free slot. */
+        /* If inherit is set, a peer has overwritten the window: a correct process records a window only for a free
+         * slot. */
         return inherit || !shmi_may_enter(a, i, w, &win) ? 0 : win.first;
     left = win.last - g;
     if (left > shmi_window_heirs(&win) || (left > 0 && (inherit || !shmi_cleaned(a, i, w))))
@@ -10774,8 +10775,8 @@ SHMI_FN int shmi_used_up(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_phase(w) == SHMI_phaseFree && shmi_next_generation(a, i, w, 0, &raw) == 0;
 }
 
-/* A search of the arena for IDs that contain one of some slots. It notes their generations. Bytes that may be an ID
- * count as an ID. */
+/* A search of the arena for IDs that contain one of the slots in the array slots. It notes the generations in these
+ * IDs. Bytes that may be an ID count as an ID. */
 typedef struct shmi_id_search {
     uint32_t n, slots[SHMI_RENEW_MOST];
     uint8_t place[SHMI_MaxSlots + 1]; /* for each slot of the arena, its index in slots plus 1; 0 if it is not in slots */
@@ -10890,8 +10891,8 @@ SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t 
     return longest;
 }
 
-/* Waits until each participant was, at some moment, not ending a wait of another participant. Returns 0 if the wait for
- * a participant takes long. */
+/* Waits, for each participant, until it is not ending a wait of another participant. Returns 0 if that takes long for
+ * one of them. */
 SHMI_FN int shmi_each_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -10916,7 +10917,7 @@ SHMI_FN uint32_t shmi_dead_slot(shmsync_arena *a, uint32_t my_slot)
 }
 
 typedef struct shmi_renewal {
-    uint32_t crowded;      /* number of slots that got no window, because too many of their generations occur in words */
+    uint32_t crowded;      /* number of slots that got no window, because words contain IDs with too many of their generations */
     const char *postponed; /* why used-up slots could not be renewed, or NULL */
 } shmi_renewal;
 
@@ -11044,7 +11045,7 @@ SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
 {
     uint32_t n = shmi_epoch_number(w);
     if (shmi_epoch_phase(w) == SHMI_epochOpen || n == 0)
-        n = n + 1 != 0 ? n + 1 : 2; /* 2, because epoch 1 is that of an arena which no participant has changed yet */
+        n = n + 1 != 0 ? n + 1 : 2; /* the number after the greatest one is 2, because epoch 1 means that no participant has changed the arena yet */
     return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
 }
 /* The epoch word after a claim that has failed because a participant is in. It says that the epoch before the claim is
@@ -11058,8 +11059,8 @@ SHMI_FN int shmi_epoch_untouched(uint64_t w)
 {
     return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
 }
-/* The word that contains how many death records there were when the epoch with that number began. It is written before
- * the epoch word says open: see epochDeaths in internal/arenakernel/epoch_begin.go. */
+/* The word that contains how many death records there were when the epoch with that number began. A process writes it
+ * before it opens the epoch: see epochDeaths in internal/arenakernel/epoch_begin.go. */
 SHMI_FN uint64_t *shmi_epoch_deaths(shmsync_arena *a, uint32_t number)
 {
     return shmi_u64(a, number % 2 != 0 ? SHMI_hdrEpochDeathsOdd : SHMI_hdrEpochDeaths);
@@ -11080,7 +11081,7 @@ SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
     for (round = 0; round < 8; round++) { /* there is a further round only if the slot has changed */
         uint32_t w = shmi_slot_state(a, i);
         if (a->self == 0 && shmi_slot_phase(w) == SHMI_phaseDead && !shmi_found_gone(a, i, w) && !shmi_ended(a, i))
-            /* only a remover, whose a->self is 0, has to check this: a joiner waits for the end of that process anyway,
+            /* only a remover, whose a->self is 0, has to check this: a joiner waits until dead processes have ended
              * before it runs on_first */
             return SHMI_isDying;
         if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseLive && shmi_slot_phase(w) != SHMI_phaseLeaving))
@@ -11136,13 +11137,12 @@ typedef struct shmi_full_state {
     uint64_t window;
 } shmi_full_state;
 typedef struct shmi_preparation {
-    int64_t end;                               /* after this time the joiner leaves the rest of a reap to the reaper; 0 before the first pass over the slots */
+    int64_t end;                               /* until this time the joiner waits for reapers; 0 before the first pass over the slots */
     shmi_full_state reaped[SHMI_MaxSlots + 1];  /* dead slots in which nothing is left that the joiner has to repair */
     shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots in which the joiner has repaired what earlier participants left */
-    uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots in which the process of the dead participant has not ended, or the reap is not finished */
+    uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots with a dead participant whose process has not ended, or whose reap is not finished */
     int waiting;                                /* whether waits contains a slot */
-    /* for each slot, the last state in which the joiner found a dead participant, or a joiner that was taking the slot
-     * over */
+    /* for each slot, the state in which the joiner last found something there to reap or to repair */
     shmi_full_state met[SHMI_MaxSlots + 1];
     int passes;                                 /* number of passes over the slots */
     /* how often met has changed after the first pass, plus the number of claims that failed because of a death */
@@ -11150,7 +11150,7 @@ typedef struct shmi_preparation {
 } shmi_preparation;
 
 /* Joiners may die all the time, so that each pass finds a new death. If news exceeds this number, the joiner leaves
- * participants that died while pending to shmi_repair_late. */
+ * some dead participants to shmi_repair_late: those that died before they were in. */
 #define SHMI_MOST_NEWS 16
 SHMI_FN int shmi_is_late(const shmi_preparation *p) { return p->news > SHMI_MOST_NEWS; }
 SHMI_FN void shmi_meet(shmi_preparation *p, uint32_t i, uint32_t w, uint64_t window)
@@ -11177,8 +11177,8 @@ SHMI_FN int shmi_is_state(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_f
 /* Whether another process has the gate. */
 SHMI_FN int shmi_gate_busy(shmsync_arena *a) { return shmi_byte_locked(a->lock_fd, SHMI_GATE_BYTE) > 0; }
 
-/* Whether memory that earlier participants of slot i, in state w, left may not be reclaimed yet: returns the ID of the
- * last of these participants, or 0. */
+/* Returns the ID of the last earlier participant of slot i, in state w, if the memory of earlier participants is
+ * perhaps not reclaimed yet. Otherwise returns 0. */
 SHMI_FN shmi_participant_id shmi_left_by_earlier(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t last = shmi_slot_gen(w);
@@ -11203,7 +11203,7 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
             return 1;
         /* The data is repaired. The rest of the reap belongs to the reaper, which may be stopped. So this joiner waits
          * for it only until p->end. */
-        if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* shmi_gone may need system calls, so it comes last */
+        if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* the call of shmi_gone comes last, because it may need system calls */
             return 0;
         p->reaped[i].word = dead;
         p->reaped[i].window = window;
@@ -11256,8 +11256,8 @@ SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
     }
     return 1;
 }
-/* Whether slot i needs nothing from this joiner: according to p, a dead participant is reaped, and what earlier
- * participants left is repaired. */
+/* Whether slot i needs nothing from this joiner any more: p says that the dead participant in the slot is reaped, or
+ * that what earlier participants left is repaired. */
 SHMI_FN int shmi_prepared_slot(shmsync_arena *a, const shmi_preparation *p, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -11265,13 +11265,13 @@ SHMI_FN int shmi_prepared_slot(shmsync_arena *a, const shmi_preparation *p, uint
         return shmi_is_state(a, i, shmi_slot_with(w, SHMI_phaseDead), &p->reaped[i]) || (shmi_is_late(p) && shmi_died_pending(a, i, w));
     return shmi_left_by_earlier(a, i, w) == 0 || shmi_is_state(a, i, w, &p->earlier[i]) || shmi_is_late(p);
 }
-/* Whether shmi_prepared_slot holds for all slots. */
+/* Whether shmi_prepared_slot is true of every slot. */
 SHMI_FN int shmi_prepared(shmsync_arena *a, shmi_preparation *p)
 {
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++)
         if (i != a->my_slot && !shmi_prepared_slot(a, p, i)) {
-            p->news++; /* counted here, because the next pass may find the reap finished and not count this death */
+            p->news++; /* shmi_meet may not count this death, because the reap may be finished before the next pass */
             return 0;
         }
     return 1;
@@ -11295,9 +11295,9 @@ SHMI_FN void shmi_repair_late(shmsync_arena *a, const shmi_preparation *p)
     }
 }
 
-/* Claims the next epoch if no participant is in. No participant gets in until this process ends the claim: see
- * claimEpoch. The caller has the gate. p is the preparation of a joiner, and NULL for a remover. The claim of a joiner
- * also fails if a dead participant is not reaped according to p. Returns the new epoch word, or 0. If a participant is
+/* Claims the next epoch if no participant is in. Until this process ends the claim, no participant gets in: see
+ * claimEpoch. The caller has the gate. p is the preparation of a joiner; for a remover, p is NULL. The claim of a
+ * joiner also fails if p says that a slot still needs a repair. Returns the new epoch word, or 0. If a participant is
  * in, *in is its slot. */
 SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_t *in)
 {
@@ -11320,7 +11320,7 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
         }
         dying = dying || is == SHMI_isDying;
     }
-    if (dying || (p != NULL && !shmi_prepared(a, p))) { /* the word of a dead claimant comes back: that claimant may have changed the arena in on_first */
+    if (dying || (p != NULL && !shmi_prepared(a, p))) { /* restores the claim of a dead claimant, which may have changed the arena in on_first */
         shmi_cas_epoch(a, w, shmi_epoch_phase(old) == SHMI_epochClaimed ? old : shmi_epoch_end(w));
         return 0;
     }
@@ -11336,10 +11336,10 @@ SHMI_FN int shmi_leads_to(const shmsync_arena *a, const char *path)
     struct stat st;
     return lstat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
 }
-/* Stores in path, which has room for PATH_MAX bytes, the absolute path of a file that the program opened by a relative
- * path. The working directory of the open may have been renamed since then, so the function asks the kernel for its
- * current path: see workingDir in internal/arenakernel/path.go. Returns 0 if the relative path no longer leads from
- * that directory to the file. */
+/* Stores in path, which has room for PATH_MAX bytes, the absolute path of an arena that the program opened by a
+ * relative path. The working directory at that time may have another name now, so the function asks the kernel for the
+ * present path of this directory: see workingDir in internal/arenakernel/path.go. Returns 0 if the relative path no
+ * longer leads from that directory to the file. */
 SHMI_FN int shmi_leads_home(const shmsync_arena *a, char *path)
 {
     char own[32];
@@ -11355,7 +11355,8 @@ SHMI_FN int shmi_leads_home(const shmsync_arena *a, char *path)
     memcpy(path + n, a->below, strlen(a->below) + 1);
     return shmi_leads_to(a, path);
 }
-/* Stores the current path of the arena in path, even if the working directory of the open was renamed. */
+/* Stores the current path of the arena in path, even if the working directory from which this process opened it was
+ * renamed. */
 SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path)
 {
     if (shmi_leads_to(a, a->path) || !shmi_leads_home(a, path))
@@ -11402,7 +11403,7 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
         return 0;
     if (a->home >= 0) {
         path = (char *)malloc(PATH_MAX);
-        moved = path != NULL && !shmi_leads_home(a, path); /* without memory, nothing shows that the file was moved */
+        moved = path != NULL && !shmi_leads_home(a, path); /* if there is no memory for the path, the file counts as not moved */
         free(path);
         if (!moved)
             return 0;
@@ -11428,9 +11429,9 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
         return 0;
     return shmi_epoch_number(shmi_epoch_phase(w) == SHMI_epochClaiming ? shmi_epoch_end(w) : w);
 }
-/* Writes a file on a disk back if this participant was the last one in the epoch with that number, which it has left.
- * To find that out, the function reads the state words of the slots before and after the write: if none has changed, no
- * process was in meanwhile. */
+/* This participant has left the epoch with that number. If it was the last participant in the epoch, and the file is on
+ * a disk, writes the file back. To find out whether it was the last, the function reads the state words of the slots
+ * before and after the write: if none has changed, no process was in meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
     uint32_t i, *words;
@@ -11473,7 +11474,7 @@ SHMI_FN int shmi_rename_new(const char *from, const char *to)
     int err = syscall(SHMI_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
     return err == ENOSYS || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
-/* Whether the entry at private_name was left by a process that died while it removed the file with the status own. Such
+/* Whether the entry at private_name was left by a process that died while it removed the file that own describes. Such
  * an entry is either a hard link to the file, or the symbolic link that shmi_rename_to_private makes as a placeholder.
  * This process has the gate of the file, so no living process is removing it. */
 SHMI_FN int shmi_left_by_remover(const struct stat *own, const char *private_name, const char *placeholder)
@@ -11516,13 +11517,13 @@ SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, con
         return errno;
     return shmi_rename_to_private(path, private_name, placeholder);
 }
-/* Whether the entry at path is the file own. */
+/* Whether the entry at path is the file that own describes. */
 SHMI_FN int shmi_is_at(const char *path, const struct stat *own)
 {
     struct stat there;
     return lstat(path, &there) == 0 && there.st_dev == own->st_dev && there.st_ino == own->st_ino;
 }
-/* Notes that the file fd could not be removed from path, and why, and returns err. */
+/* Fails with err because the open file fd could not be removed from path, and says why. */
 SHMI_COLD int shmi_fail_removal(int err, int fd, const char *path)
 {
     char *dir;
@@ -11541,7 +11542,7 @@ SHMI_COLD int shmi_fail_removal(int err, int fd, const char *path)
     return shmi_fail(err, "arena.remove", path, "the removal needs write permission for the directory");
 }
 enum { SHMI_privateMost = PATH_MAX + 300 }; /* room for a private name */
-/* The part of shmi_remove_file that uses the private name, for which private_name has room. */
+/* The part of shmi_remove_file that uses the private name. private_name has room for SHMI_privateMost bytes. */
 SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_name)
 {
     struct stat own, there;
@@ -11555,7 +11556,7 @@ SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_n
         return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", shmi_end_of(private_name, 200));
     if (err == ENOENT)
         return 0;
-    if (err != 0 && !shmi_is_at(path, &own)) { /* path leads to something else, such as a directory, which cannot replace the symbolic link */
+    if (err != 0 && !shmi_is_at(path, &own)) { /* something else is at path now, such as a directory, which rename cannot put in the place of the symbolic link */
         *moved = 1;
         return 0;
     }
@@ -11578,9 +11579,9 @@ SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_n
         return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", shmi_end_of(private_name, 200));
     return 0;
 }
-/* Removes the file fd from path. The caller has the gate of the file. *moved says that path led to another file, which
- * stays at path. The kernel has no call that removes a name only if it leads to a certain file. So this function first
- * renames what is at path, and then checks whether that is the file fd. */
+/* Removes the open file fd from path. The caller has the gate of the file. *moved says that path led to another file,
+ * which stays at path. The kernel has no call that removes a name only if it leads to a certain file. So this function
+ * first renames what is at path, and then checks whether it has renamed the open file. */
 SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
 {
     char *private_name = (char *)malloc(SHMI_privateMost); /* too large for a small stack */
@@ -11636,8 +11637,8 @@ SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
-    /* The phase removed makes joiners that have the file open look the name up again. That is right for a file that was
-     * moved, too, because no path that they know leads to it. */
+    /* In the phase SHMI_epochRemoved, joiners that have the file open look the name up again. They have to do so even
+     * if the file was moved, because no path that they know leads to it. */
     shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochRemoved, shmi_epoch_number(w), shmi_epoch_claimant(w)));
     SHMSYNC_CRASHPOINT("arena.remove.marked");
     return 0;
@@ -11726,8 +11727,8 @@ SHMI_FN void shmi_record_missing(shmsync_arena *a)
 }
 
 /* Describes the epoch that this process begins. No participant is in, and the dead are reaped. The caller frees *dead.
- * *torn says that a reboot may have left pages of different times in the file. *deaths is the number of death records
- * that e takes into account. */
+ * *torn says that the file may contain pages of different times after a reboot. *deaths is the total number of death
+ * records so far. */
 SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shmsync_participant **dead, int *torn, uint64_t *deaths)
 {
     static const unsigned char none[16] = {0};
@@ -11756,16 +11757,15 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         shmsync_participant p;
         shmi_off o = shmi_death_record(a, 0, n);
         if (!shmi_read_death_record(a, 0, n, &p, &name)) {
-            /* The record is not whole: its writer was stopped or died while it wrote. The death has another record, so
-             * nothing is lost in the first round of the ring. In a later round the writer may have overwritten a whole
-             * record of another death. Then the epoch is not clean, unless the overwritten record is of an earlier
-             * epoch. */
+            /* The record is not whole: its writer was stopped or died while it wrote. The death has another record. But
+             * if the ring was full, the writer may have overwritten a whole record of another death. Then the epoch is
+             * not clean, unless the overwritten record is of an earlier epoch. */
             e->clean = e->clean && (n < since || n < SHMI_deathRecordDeaths);
             continue;
         }
         for (k = 0; k < found && (v[k].slot != p.slot || v[k].generation != p.generation); k++) {
         }
-        if (k < found) /* two processes have recorded this death: no later participant gets an ID that a record contains */
+        if (k < found) /* this is a second record of the same death, because no later participant gets an ID that a record contains */
             continue;
         v[found++] = p;
         if (n < since)
@@ -11875,16 +11875,16 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
-/* For a joiner that finds the phase SHMI_epochRemoved: if the path still leads to the file, it is another name of the
- * file, and this function removes it. path has room for PATH_MAX bytes. Returns SHMI_MOVED or an errno. See
- * dropFurtherName in internal/arenakernel/remove.go. */
+/* A joiner that finds the phase SHMI_epochRemoved calls this function. If the path of the arena still leads to the
+ * file, the file had several names. Then the function removes this name, too. path has room for PATH_MAX bytes. Returns
+ * SHMI_MOVED or an errno. See dropFurtherName in internal/arenakernel/remove.go. */
 SHMI_COLD int shmi_drop_name(shmsync_arena *a, char *path)
 {
     int err, moved;
     shmi_current_path(a, path);
     if (!shmi_leads_to(a, path))
         return SHMI_MOVED;
-    err = shmi_lock_gate(a); /* shmi_leave gives it back together with the byte lock */
+    err = shmi_lock_gate(a); /* shmi_leave gives the gate back together with the byte lock */
     if (err == EAGAIN)
         shmi_nap(1000000); /* another process is removing the name, and may be stopped */
     if (err == EAGAIN || (err == 0 && shmi_any_in(a) != 0))
@@ -11947,7 +11947,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
             shmi_participant_id n = shmi_epoch_claimant(w);
             if (phase == SHMI_epochClaiming) {
                 shmi_cas_epoch(a, w, shmi_epoch_end(w));
-            } else if (phase == SHMI_epochClaimed && n == 0) { /* a remover has claimed the epoch; nothing tells whether it lives */
+            } else if (phase == SHMI_epochClaimed && n == 0) { /* a remover has claimed the epoch; nothing shows whether the remover lives */
                 if (shmi_now() > removal)
                     shmi_cas_epoch(a, w, shmi_epoch_end(w));
             } else if (!(phase == SHMI_epochClaimed && shmi_current(a, n) && !shmi_dead(a, n))) {
@@ -11977,7 +11977,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
                 SHMSYNC_CRASHPOINT("arena.gate.taken");
                 err = shmi_first(a, *p, o, named);
                 /* After a failure this joiner keeps the gate until shmi_leave gives it back together with the byte
-                 * lock. So the next process with the gate does not find this joiner in. */
+                 * lock. So the next process that takes the gate does not count this joiner as in. */
                 if (err != 0 && err != SHMI_TRY_AGAIN)
                     return err;
                 shmi_unlock_gate(a);
@@ -12013,9 +12013,9 @@ SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int nam
 #define SHMI_POLL_MOST INT64_C(50000000)
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
-/* How long a joiner without a byte lock may take from the moment when it takes a slot until the kernel would mark its
- * death. Until then nothing shows whether the joiner is alive. If the joiner takes longer, others treat it as dead, and
- * its open fails if it is alive. */
+/* How long a joiner without a byte lock may take from the moment when it takes a slot until its alive words are on its
+ * robust list. Until then nothing shows whether the joiner is alive. If the joiner takes longer, others treat it as
+ * dead, and its open fails. */
 #define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
 
 /* struct robust_list_head of the kernel, and the nodes that it links, on a page of their own. The page is mapped
@@ -12055,7 +12055,7 @@ SHMI_FN void shmi_robust_link(shmsync_arena *a, uint32_t i)
     unsigned k;
     r->offset = (intptr_t)((uintptr_t)shmi_alive_word(a, i, 0) - (uintptr_t)&r->nodes[0]);
     r->next = (uintptr_t)&r->next;
-    for (k = 0; k < SHMI_aliveWords; k++) { /* linked in front, so the kernel marks the last word first */
+    for (k = 0; k < SHMI_aliveWords; k++) { /* each node is put in front of the others, so the kernel marks the last word first */
         r->nodes[k] = r->next;
         r->next = (uintptr_t)&r->nodes[k];
     }
@@ -12203,9 +12203,9 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
     return n->when + delay > now ? n->when + delay - now : 0;
 }
 
-/* As shmi_notice_left, for a joiner without a byte lock. A joiner may give back the slot of a dead participant in the
- * state in which it found the slot. The next joiner then has the same generation. Only slotJoined shows that its time
- * begins anew. */
+/* As shmi_notice_left, for a joiner without a byte lock. If a joiner gives back the slot of a dead participant, the
+ * next joiner gets the same generation, and only slotJoined tells the two joiners apart. So the time begins anew when
+ * slotJoined changes. */
 SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -12217,10 +12217,10 @@ SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_
     return shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT);
 }
 
-/* Reaps the dead among the next few participants in the ring of slots. Fills v with the words on which the watcher then
- * sleeps, and returns their number; 0 after a reap. *poll is the longest time of the sleep in ns; 0: no limit, because
- * each death wakes this thread. *turn is the time in ns until this watcher has to examine the participants again, for
- * example because it is its turn to reap one; 0: it need not. */
+/* Reaps the dead among the next few participants in the ring of slots. Returns 0 after a reap. Otherwise fills v with
+ * the words on which the watcher sleeps next, and returns their number. *poll is the longest time of this sleep in ns;
+ * 0: no limit, because each death wakes this thread. *turn is the time in ns after which this watcher has to examine
+ * the participants again, for example to reap one; 0: it need not. */
 SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
 {
     uint32_t d, present = 0, distance = 0;
@@ -12267,15 +12267,15 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
                 shmi_reap(a, i, w);
                 if (shmi_slot_state(a, i) != w)
                     return 0;
-                SHMI_WITHIN(SHMI_POLL_MOST); /* this process cannot fence the dying process yet */
+                SHMI_WITHIN(SHMI_POLL_MOST); /* the slot is not marked dead, because this process cannot fence the dying process yet */
             }
             distance++;
             continue;
         }
         distance++;
         robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && shmi_have_waitv(a);
-        /* a joiner holds nothing yet; a leaving participant is on its robust list until shortly before its slot is free
-         */
+        /* a joiner holds nothing yet; a leaving participant has its alive words on its robust list until shortly before
+         * its slot is free */
         if (shmi_slot_phase(w) != SHMI_phaseLive)
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
@@ -12303,8 +12303,8 @@ SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o
     __atomic_store_n(&a->on_detached, o->on_detached, __ATOMIC_RELEASE);
     shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
 }
-/* If the time at has come, checks whether the name of the arena still leads to its file, and calls on_detached if not.
- * Returns the time of the next check, or 0 if there is none. */
+/* Once the time that the parameter at contains has come, checks whether the name of the arena still leads to its file,
+ * and calls on_detached if it does not. Returns the time of the next check, or 0 if there is none. */
 SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 {
     void (*f)(shmsync_arena *, void *) = __atomic_load_n(&a->on_detached, __ATOMIC_ACQUIRE);
@@ -12324,8 +12324,8 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 #define SHMI_REGISTER_EVERY INT64_C(1000000000)
 static int shmi_register_failed; /* the last registration of this process for membarrier failed for a shortage; atomic */
 SHMI_FN void shmi_register_again(void);
-/* If it is time, and the registration for membarrier has failed, tries it again. Returns the time of the next try; 0:
- * none is necessary. */
+/* If the registration for membarrier has failed, tries it again once the time that the parameter at contains has come.
+ * Returns the time of the next try; 0: none is necessary. */
 SHMI_FN int64_t shmi_retry_registering(int64_t at)
 {
     int64_t now;
@@ -12549,7 +12549,7 @@ SHMI_FN void shmi_hdr_set32(unsigned char *h, unsigned off, uint32_t v) { memcpy
 SHMI_FN void shmi_hdr_set64(unsigned char *h, unsigned off, uint64_t v) { memcpy(h + off, &v, sizeof v); }
 
 /* Checks the header of a segment before any other byte is used. h is a copy that was read from the file once: a peer
- * may change the bytes of the file, and a read through the mapping would allocate memory for a hole. */
+ * may change the bytes of the file, and a read of a hole through the mapping would allocate memory. */
 SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, const char *name, shmi_geometry *geo)
 {
     const char *op = "arena.open";
@@ -12670,8 +12670,8 @@ SHMI_FN int shmi_new_path(const char *name, char **path)
 }
 
 static int64_t shmi_known_overflow_uid; /* 1 plus the overflow uid; 0: not read yet. atomic */
-/* The uid as which a user namespace shows users that it does not map; the usual one without /proc. Returns -1 with errno
- * if this process has too few descriptors or too little memory to read it. */
+/* The uid as which a user namespace shows users that it does not map. Without /proc, returns the usual value of this
+ * uid. Returns -1 with errno if this process has too few descriptors or too little memory to read it. */
 SHMI_FN int64_t shmi_overflow_uid(void)
 {
     const int64_t usual = 65534;
@@ -12990,7 +12990,7 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
 /* ---- Joining ---- */
 
 /* Guards the list of the arenas of this process. An arena is on this list as long as it has a byte lock. A fork takes
- * this mutex, so a thread that holds the mutex must not wait for another process, or until calls have ended. */
+ * this mutex, so a thread that holds the mutex must not wait for another process, or for the end of a call. */
 static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* signaled when an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
@@ -13047,8 +13047,9 @@ SHMI_FN void shmi_ring_watchers(void)
 }
 SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
 /* Registers the fork handlers before main, or in dlopen, and before the constructors of the program that have no
- * priority. A fork runs prepare handlers in the reverse order of their registration, and the other handlers in that
- * order. So when a handler runs that the program registers later, the thread holds no lock of the library. */
+ * priority. A fork runs prepare handlers in the reverse order of their registration, and the other handlers in the
+ * order of their registration. So while a handler runs that the program registers later, the thread holds no lock of
+ * the library. */
 __attribute__((constructor(101))) static void shmi_watch_forks_early(void) { pthread_once(&shmi_atfork_once, shmi_watch_forks); }
 
 /* Takes the byte lock of slot i, if byte locks are available. If the kernel refuses the lock although no process has
@@ -13077,7 +13078,7 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
 }
 
 /* Stores the present time in slotJoined. Returns 0 if slot i, in state joining, no longer belongs to this joiner. The
- * CAS fails only if another joiner of the slot, a present or an earlier one, has stored its time. */
+ * CAS fails only if another joiner of the slot has stored its time meanwhile. */
 SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     uint64_t *word = shmi_slot64(a, i, SHMI_slotJoined), was;
@@ -13088,16 +13089,17 @@ SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
     } while (!shmi_cas64(word, was, (uint64_t)shmi_unix_now()));
     return 1;
 }
-/* Takes slot i for this joiner: changes its state from w, which is free or dead, to joining with the generation in the
- * parameter next. Returns 0 if the state is no longer w, or if slotWindow is not raw. */
+/* Takes slot i for this joiner: changes its state from w, which is free or dead, to joining, with the generation that
+ * the parameter next contains. raw is the window of this generation. Returns 0 if the state is no longer w, or if the
+ * slot has another window. */
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
     uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, next);
     uint32_t *reclaimed = shmi_slot32(a, i, SHMI_slotReclaimed);
     int enters = shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1;
-    /* This joiner is the first participant in the window, and all earlier participants of the slot are reaped. Their
-     * generations cannot be compared with those of this window, so slotReclaimed gets the generation before next. The
-     * CAS fails if another participant has entered the window since the caller read w. */
+    /* If enters is set, this joiner is the first participant in the window, and all earlier participants of the slot
+     * are reaped. Their generations cannot be compared with those of this window, so slotReclaimed gets the generation
+     * before next. The CAS fails if another participant has entered the window since the caller read w. */
     if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
         return 0;
     if (!shmi_cas_slot(a, i, w, joining))
@@ -13124,7 +13126,7 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
 }
 
 /* Whether the joiner in slot i, in state w, has no byte lock and has been joining for so long that another joiner may
- * take the slot. Participants reap such a joiner, but perhaps there are none. */
+ * take the slot. Participants reap such a joiner, but perhaps the arena has no participant. */
 SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t age;
@@ -13135,8 +13137,8 @@ SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 
 /* Frees slot i if its participant, in state w, died in shmi_step_back before it had freed the slot: see endStepBack in
- * internal/arenakernel/window.go. Does nothing unless both this joiner and that participant use byte locks. This joiner
- * has the byte lock of the slot, so that participant has ended. */
+ * internal/arenakernel/window.go. Does nothing unless both this joiner and the participant use byte locks. If both do,
+ * this joiner has the byte lock of the slot, so the participant has ended. */
 SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_state(a, i) != w ||
@@ -13164,8 +13166,9 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, con
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
-    /* System calls of the dead participant may still write, which other processes learn only from its ID in the slot.
-     * If it had neither a byte lock nor SHMI_capRobust, it never became live, so it has made no such system call. */
+    /* System calls of the dead participant may still write, and other processes learn this only from its ID in the
+     * slot. So the slot keeps the ID until the process has ended. A participant that had neither a byte lock nor
+     * SHMI_capRobust never became live, so it has made no such system call. */
     if ((shmi_slot_has_byte(w) || (shmi_slot_caps(a, i) & SHMI_capRobust) != 0) && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
@@ -13175,8 +13178,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, con
     if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
-    /* From now on the ID of this joiner is current. The joiner waits for a process that has become the reaper before.
-     */
+    /* From now on the ID of this joiner is current. If another process became the reaper earlier, this joiner waits for
+     * it. */
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) { /* give the slot back as it was: that reaper may still record the death, which must not be recorded twice */
@@ -13187,8 +13190,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, con
         shmi_nap(1000000);
     }
     shmi_record_deaths(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), shmi_slot_gen(w));
-    /* shmi_fill_slot describes this joiner again, with the same label. So a process that reads one part before and the
-     * other part afterwards gets one description. */
+    /* shmi_fill_slot describes this joiner again, with the same label. So a process that reads a part of the words
+     * before shmi_fill_slot, and a part afterwards, still gets one description. */
     shmi_describe_self(a, i, next, label, 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
@@ -13327,8 +13330,8 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, reaper;
     shmi_off s = shmi_slot(a, i);
-    /* If another process has marked the slot dead meanwhile, slotReaper names the process that reaps this one, and must
-     * stay. */
+    /* If another process has marked the slot dead meanwhile, slotReaper names the process that reaps this participant,
+     * and must not change. */
     while ((reaper = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper))) != 0 && shmi_slot_state(a, i) == shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self)) &&
            !shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), reaper, 0))
         continue;
@@ -13391,13 +13394,14 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
     shmi_concern concern;
     shmi_forget_acts(a);
     if (before != 0) {
-        /* If the death may have lost a wake of any participant, this joiner declares until it has sent the wakes that
-         * its own death may lose them, too. So if this joiner dies meanwhile, its reaper checks every object. */
+        /* If the death may have lost a wake of any participant, the death of this joiner may lose it, too, until the
+         * joiner has sent the wakes. This joiner declares that by shmi_rest_guard. So if it dies meanwhile, its reaper
+         * checks every object. */
         int all = shmi_owes_anybody(a, before), unknown;
         if (all)
             shmi_rest_guard(a, SHMI_WALK_OWED);
-        /* slotTelling still says that the dead participant was ending a wait. Otherwise other processes would take this
-         * for a wait that this joiner is ending. */
+        /* slotTelling still says that the dead participant was ending a wait. If it stayed so, other processes would
+         * conclude that this joiner is ending a wait. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         unknown = shmi_repair_all(a, before, all, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
@@ -13438,10 +13442,10 @@ SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options 
     } while (!shmi_cas32(caps, old, wide));
 }
 
-/* Opens the file of the arena once more, for the byte lock. A child shares the first file description, and would keep a
- * lock on it after the death of this process. If the second open fails, or byte locks do not work, a->lock_fd is -1,
- * and peers have less proof of the end of this process. So if the error may be temporary, the open of the arena fails
- * instead. */
+/* Opens the file of the arena once more, for the byte lock. A child of fork keeps a->fd open. So a lock that belonged
+ * to the open file description of a->fd would stay after the death of this process. If the second open fails, or byte
+ * locks do not work, a->lock_fd is -1, and peers have less proof of the end of this process. So if the error may be
+ * temporary, the open of the arena fails instead. */
 SHMI_FN int shmi_open_lock(shmsync_arena *a)
 {
     char path[64];
@@ -13693,9 +13697,9 @@ SHMI_FN void shmi_close_handles(shmsync_arena *a)
 }
 
 /* How many further arenas this process closes before it frees a closed arena. Late calls may still use the arena, and
- * so may present calls for which the close does not wait. Its mapping then contains memory that only this process and
- * its children have, instead of the file. Failed opens have a ring of their own, so that they push no closed arena out.
- */
+ * so may present calls for which the close does not wait. The mapping of a closed arena contains memory that only this
+ * process and its children have, and not the file. Failed opens have a ring of their own, so that they push no closed
+ * arena out. */
 enum { SHMI_RETIRED = 64 };
 typedef struct shmi_retired_ring {
     shmsync_arena *v[SHMI_RETIRED];
@@ -13836,13 +13840,13 @@ SHMI_FN void shmi_detach(shmsync_arena *a)
     *p = a->next;
 }
 
-/* Whether this thread is in the open of a, and runs a function of the user's. The thread must not wait for the end of the
- * open. The caller holds shmi_attached_lock, and a is in stage SHMI_opening. */
+/* Whether this thread is opening a, and runs a function of the user meanwhile. The thread must not wait for the end of
+ * the open. The caller holds shmi_attached_lock, and a is in stage SHMI_opening. */
 SHMI_FN int shmi_opens_itself(const shmsync_arena *a) { return a->in_hook && pthread_equal(a->hook_thread, pthread_self()); }
 
-/* Finds this process's arena of the file in s, or returns NULL. If the arena is in stage SHMI_opening, this thread must not
- * wait for its open, or the function of shmsync_wait_hook has ended the wait. The caller holds shmi_attached_lock, which
- * the call releases while another thread joins. */
+/* Finds this process's arena of the file in s, or returns NULL. If the arena that it returns is in stage SHMI_opening,
+ * either this thread must not wait for its open, or the function of shmsync_wait_hook has ended the wait. The caller
+ * holds shmi_attached_lock, which the call releases while another thread joins. */
 SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
 {
     shmsync_arena *a = shmi_attached;
@@ -13949,7 +13953,7 @@ SHMI_FN int shmi_read_geometry(shmsync_arena *a)
     free(header);
     return err;
 }
-/* Joins the arena in s with the new a. */
+/* Joins the arena in s. a is the new shmsync_arena for it. */
 SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
     void *page;
@@ -14083,8 +14087,8 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
     return 0;
 }
 
-/* Returns 0 if no process has a byte lock of a slot, and no slot in the file belongs to a participant without a byte lock
- * that has not left and was not found dead. Otherwise fails. */
+/* Returns 0 if no process has a byte lock of a slot, and no slot in the file is that of a live or leaving participant
+ * without a byte lock. Otherwise fails. */
 SHMI_COLD int shmi_seems_unused(shmsync_arena *a, const char *op)
 {
     short found = F_UNLCK;
@@ -14103,8 +14107,8 @@ SHMI_COLD int shmi_seems_unused(shmsync_arena *a, const char *op)
     }
     return 0;
 }
-/* Removes an arena from a full file system in which its slots may be holes. Reads the slots from the file, and not
- * through the mapping: see removeSparse in internal/arenakernel/remove.go. The caller has the gate. */
+/* Removes an arena from a full file system. The slots of the arena may be holes in the file. Reads the slots from the
+ * file, and not through the mapping: see removeSparse in internal/arenakernel/remove.go. The caller has the gate. */
 SHMI_COLD int shmi_remove_sparse(shmsync_arena *a, const char *op, int *again)
 {
     uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, 0), claimed = shmi_make_epoch(SHMI_epochClaimed, shmi_epoch_number(w), 0);
@@ -14127,8 +14131,8 @@ SHMI_COLD int shmi_remove_sparse(shmsync_arena *a, const char *op, int *again)
 }
 
 /* Makes one attempt to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
- * the descriptor judged is not -1, removes only the file that it has open. *again says that another attempt may have
- * another result. The caller holds shmi_attached_lock, so that no fork happens: a child would keep the gate. */
+ * judged is not -1, removes only the file of this descriptor. *again says that another attempt may have another result.
+ * The caller holds shmi_attached_lock, so that no fork happens: a child would keep the gate. */
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
@@ -14278,8 +14282,8 @@ SHMI_FN int shmi_open_path(const char *path, const shmsync_arena_options *opts, 
         }
         if (s.created)
             shmi_sweep_removed(path);
-        /* As long as judged is open, no other file gets its inode number. A file that this call has created is no file to
-         * replace. */
+        /* As long as judged is open, no other file gets its inode number. A file that this call has created is not
+         * replaced. */
         replaces = opts != NULL && opts->recreate != 0 && !s.created;
         judged = replaces ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
         if (judged < 0 && replaces) {
@@ -14501,8 +14505,8 @@ SHMI_FN void shmi_fence_calls(const shmsync_arena *a)
         shmi_nap(1000000); /* the kernel refuses fences now; a store becomes visible much sooner */
 }
 /* Waits until no call of this process stores, without a CAS, to what it has claimed or locked. A call that does not wait
- * is not in shmsync_arena.calls, because counting would double its cost. Otherwise this process could take the claim
- * back, a peer could claim the same, and the store would change what the peer has.
+ * is not in shmsync_arena.calls, because counting would double its cost. Without this wait, this process could take the
+ * claim back, a peer could make the same claim, and the late store would change what the peer has.
  *
  * A call makes its claim with a CAS, and then reads shmsync_arena.leaving. So either the wait sees the claim, or the call
  * sees that this process leaves, and undoes the claim. See awaitCalls of prims/queue_core.go.
@@ -14651,7 +14655,7 @@ typedef struct shmi_closer {
     int seen; /* shmi_closers_wait_for has visited this close */
 } shmi_closer;
 
-/* Fills *me for a close of a by this thread. */
+/* Fills *me for a call with which this thread closes a. */
 SHMI_FN void shmi_closer_init(shmi_closer *me, const shmsync_arena *a)
 {
     const shmsync_arena *x;
@@ -14673,8 +14677,8 @@ SHMI_FN int shmi_closer_inside(const shmi_closer *k, const shmsync_arena *a)
             return 1;
     return 0;
 }
-/* Whether a close of a would wait for the thread of me: a thread inside a closes another arena, and so on, up to an
- * arena that the thread of me is inside. */
+/* Whether a close of the arena a would wait for the thread of *me. That is so if a thread that is inside a closes
+ * another arena, and so on, up to an arena that the thread of *me is inside. */
 SHMI_FN int shmi_closers_wait_for(const shmi_closer *me, const shmsync_arena *a)
 {
     shmi_closer *k;
@@ -14727,7 +14731,7 @@ int shmsync_arena_close(shmsync_arena *a)
         return shmi_no_arena("arena.close", NULL);
     if (shmi_is_inside(a)) /* this thread is in a call of the arena, for whose end the close would wait */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
-    if (shmi_calls_beyond != 0) /* one of these calls may be of a */
+    if (shmi_calls_beyond != 0) /* one of these calls may be a call of the arena a */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in nested calls of more than %d arenas: close the arena after them", SHMI_INSIDE);
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
@@ -14769,11 +14773,11 @@ int shmsync_arena_close(shmsync_arena *a)
         shmi_closer_end(&closer);
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
-        shmi_retire(&shmi_closed_arenas, a); /* from here on another close may free a */
+        shmi_retire(&shmi_closed_arenas, a); /* from here on, another close may free *a */
         if (judged >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
             err = shmi_remove_unused(path, judged);
             if (err == EBUSY || err == ENOENT || err == EACCES || err == EPERM)
-                err = 0; /* another participant removes the file, or this process may not: then the next epoch replaces the arena */
+                err = 0; /* another participant removes the file, or this process has no permission: then the next epoch replaces the arena */
             shmi_close_file(judged, dev, ino);
         }
         free(path);
@@ -15004,7 +15008,7 @@ enum {
 };
 #define SHMI_CROWD_MOST INT64_C(10000000000)  /* how long a thread of a crowd sleeps at most, in ns */
 #define SHMI_CROWD_LOOK_MOST INT64_C(1000000000) /* longest time between two rounds of checks by the watcher, in ns */
-#define SHMI_CROWD_SHARE 300                     /* the checks take at most 1/300 of a CPU, unless the pauses reach SHMI_CROWD_LOOK_MOST */
+#define SHMI_CROWD_SHARE 300                     /* a pause is so many times as long as the checks before it, but at most SHMI_CROWD_LOOK_MOST */
 
 enum {
     SHMI_sleeperNone,
@@ -15014,11 +15018,12 @@ enum {
     SHMI_sleeperLeft  /* as SHMI_sleeperSeen, but the thread has left the crowd meanwhile */
 };
 
-/* A thread of a crowd. The watcher reads the fields from word on while state is SHMI_sleeperSeen. */
+/* A thread of a crowd. The watcher reads the field word and the fields after it only while state is SHMI_sleeperSeen.
+ */
 typedef struct shmi_sleeper {
     uint32_t state; /* atomic */
-    uint32_t wake_word; /* another futex word on which the thread sleeps, alone */
-    uint32_t *word; /* the word that the thread sleeps on, while its value is val */
+    uint32_t wake_word; /* the thread sleeps on this word, too; no other thread does */
+    uint32_t *word; /* the thread sleeps on this word as long as it contains val */
     uint32_t val;
     int own;        /* no other thread sleeps on word */
     int64_t *looked;
@@ -15030,8 +15035,8 @@ typedef struct shmi_crowd {
     shmi_sleeper s[SHMI_CROWD_CHUNK];
 } shmi_crowd;
 
-/* Whether the calling thread has to check an object now. At most ten times a second, this is true for one thread of
- * this process. */
+/* Whether the calling thread has to check an object now. At most ten times a second, the answer is yes, for one thread
+ * of this process only. */
 SHMI_FN int shmi_check_due(int64_t *looked)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
@@ -15210,7 +15215,7 @@ enum {
     SHMI_CLOSED  /* this process leaves the arena */
 };
 
-/* The words on which a thread sleeps, and the limits of the sleep. Set all fields to zero first, and then those that
+/* The words on which a thread sleeps, and the limits of the sleep. Set all fields to zero, and then set the fields that
  * you need. */
 typedef struct shmi_sleep_spec {
     uint32_t *word; /* sleep while it has the value val */
@@ -15229,8 +15234,8 @@ typedef struct shmi_sleep_spec {
     int own;           /* no other thread sleeps on word */
 } shmi_sleep_spec;
 
-/* If many threads sleep, and the wait of this thread has lasted for a while, adds this thread to the crowd. Then it
- * sets *until to the time when the thread wakes up, which is later than without a crowd. Otherwise returns NULL. */
+/* If many threads sleep, and the wait of this thread has lasted for a while, returns a record with which this thread
+ * joins the crowd. *until is then the time until which the thread may sleep. Otherwise returns NULL. */
 SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
 {
     shmi_sleeper *s;
@@ -15238,7 +15243,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || !shmi_have_waitv(a))
         return NULL;
     if (shmi_wait_hook.f != NULL)
-        return NULL; /* the thread has to run it every 100 ms */
+        return NULL; /* the thread has to run the function of shmsync_wait_hook every 100 ms */
     if (pthread_equal(pthread_self(), a->watcher))
         return NULL; /* on_death runs on the watcher, which checks no crowd while on_death waits */
     s = shmi_claim_sleeper(a);
@@ -15271,8 +15276,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_LATE;
     if (*sleep_spec->since != 0 && shmi_hook_ends(*sleep_spec->since, &now))
         return SHMI_LATE;
-    /* If the check is due, the thread makes it before it sleeps, because a thread that is woken often never sleeps
-     * until a check is due. */
+    /* If the check is due, the thread makes it before it sleeps. A thread that is woken often may never sleep for so
+     * long that the check is due when it wakes. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)
@@ -15291,7 +15296,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
             if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
                 v[n++] = shmi_waitv_of(w, alive);
             } else if (w != NULL) {
-                until = now + shmi_next_look(a, sleep_spec->owner); /* this process cannot fence the threads of the owner yet */
+                until = now + shmi_next_look(a, sleep_spec->owner); /* the owner is dying, and this process cannot fence the threads of the owner yet */
                 exact = 1;
                 look = 0;
             }
@@ -15322,8 +15327,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, until);
-            /* ENOMEM: the kernel has no memory for a sleep on several words at the moment. If a filter forbids the call,
-             * the next sleep does without it. */
+            /* The kernel has no memory for a sleep on several words at the moment (ENOMEM), or a filter forbids the
+             * call. So this thread sleeps on one word, for 1 ms at most. */
             if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) {
                 n = 1;
                 until = now + 1000000;
@@ -15443,7 +15448,7 @@ enum {
 
 /* The words of an object that control how its waiters spin. All are hints. */
 typedef struct shmi_tuning {
-    uint32_t *budget;   /* 0: adaptive; otherwise the budget in ns, plus 1 */
+    uint32_t *budget;   /* 0: adaptive; otherwise 1 + the budget in ns */
     uint32_t *pays;     /* how successful spins were recently: see shmi_make_pay */
     uint32_t *last_cpu; /* the CPUs of the last releasers: see shmi_note_cpu */
     uint32_t slot;      /* the slot of this participant */
@@ -15501,7 +15506,7 @@ SHMI_FN int shmi_one_cpu(void)
     return known == 2;
 }
 
-/* The number, plus 1, of the CPU of the last releaser in another slot than this one. */
+/* Returns 1 + the number of the CPU of the last releaser that is not in this slot; 0: not known. */
 SHMI_FN uint32_t shmi_note_other(uint32_t note, uint32_t slot)
 {
     return (note >> 20 & 2047) == slot ? note >> 10 & 1023 : note & 1023;
@@ -15530,7 +15535,7 @@ SHMI_FN uint32_t shmi_make_pay(uint32_t took, uint32_t share, uint32_t failures)
 SHMI_FN int64_t shmi_pay_budget(uint32_t p)
 {
     uint32_t failures = p >> 20, share = p >> 10 & SHMI_payField;
-    int64_t need = 4 * SHMI_payUnit * (int64_t)(p & SHMI_payField) + SHMI_spinLeast; /* time that nearly all spins need which succeed */
+    int64_t need = 4 * SHMI_payUnit * (int64_t)(p & SHMI_payField) + SHMI_spinLeast; /* nearly all successful spins take at most this time */
     if (need > SHMI_spinMost)
         need = SHMI_spinMost;
     if (failures >= SHMI_spinGiveUp && failures % SHMI_probeEvery == 0)
@@ -15548,8 +15553,8 @@ SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
     uint32_t took = p & SHMI_payField, share = p >> 10 & SHMI_payField, now;
     if (!success)
         return shmi_make_pay(took, share + (SHMI_payField - share) / SHMI_payPart, (p >> 20) + 1);
-    /* The means are whole numbers, so each step is rounded up. Otherwise a mean would never reach the value that it
-     * follows. */
+    /* The means are whole numbers, so each step towards the new value is rounded up. Otherwise a small difference
+     * between the mean and a constant value would never go away. */
     now = spent / SHMI_payUnit < SHMI_payField ? (uint32_t)(spent / SHMI_payUnit) : (uint32_t)SHMI_payField;
     if (now > took)
         took += (now - took + 7) / 8;
@@ -15569,8 +15574,9 @@ SHMI_FN void shmi_learn(const shmi_tuning *t, uint32_t p, uint32_t next)
         __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
 }
 
-/* Called after a yield that took so many ns. Returns whether another thread has computed meanwhile. If so, this process
- * does not yield for some time. That time does not depend on how long the process may have been stopped in the yield. */
+/* Called after a yield that took so many ns. Returns whether another thread has used the CPU meanwhile. If so, this
+ * process does not yield for some time. This time has a limit, because the process may have been stopped for long in
+ * the yield. */
 SHMI_FN int shmi_note_yield(int64_t took)
 {
     if (took <= SHMI_yieldMost)
@@ -15638,8 +15644,8 @@ SHMI_FN uint32_t shmi_spin_field(int64_t ns)
 
 /* ---- Wait nodes: each is one wait of a thread in a queue ---- */
 
-/* The first tag in the words of a node that this process has just claimed. It is random. So a process that was stopped
- * since an earlier owner had the node does not find a tag that it remembers. */
+/* The first tag in the words of a node that this process has just claimed. The tag is random: a process that was
+ * stopped while the node had an earlier owner remembers a tag of that time, and must not find it again. */
 SHMI_FN uint32_t shmi_first_tag(void)
 {
     static uint64_t turns; /* atomic */
@@ -15657,7 +15663,7 @@ enum {
 #define SHMI_FREE_PERIOD INT64_C(5000000000) /* ns */
 #endif
 
-/* Gets a wait node for one wait. The arena's node that belongs to it is idle. */
+/* Gets a wait node for one wait. The node in the arena that belongs to the wait node is idle. */
 SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 {
     shmi_wait_node *s;
@@ -15702,8 +15708,8 @@ SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
 
 /* ---- What a process gives back after a crowd of waiters has gone: internal/park/pool_shrink.go in C ----
  *
- * The other processes can use these nodes, and a visit of all nodes in use does not visit them. A free wait node is
- * idle, its stamp is 0, and it is on no list, so no process refers to it. */
+ * Other processes can use the nodes then, and a visit of all nodes in use becomes shorter. A free wait node is idle,
+ * its stamp is 0, and it is on no list, so no process refers to it. */
 
 /* Takes a free wait node from the list of this process, if it has more than it keeps. */
 SHMI_FN shmi_wait_node *shmi_take_surplus(shmsync_arena *a)
@@ -15719,8 +15725,8 @@ SHMI_FN shmi_wait_node *shmi_take_surplus(shmsync_arena *a)
     pthread_mutex_unlock(&a->wait_nodes_lock);
     return s;
 }
-/* Begins a period at the time now. Nodes that no wait has needed in the last period are surplus. Returns whether this
- * process has so many free nodes that there is another period. */
+/* Begins a period at the time now. Nodes that no wait has needed in the last period are surplus. Returns 0 if this
+ * process has so few free nodes that no other period has to follow. */
 SHMI_FN int shmi_begin_period(shmsync_arena *a, int64_t now)
 {
     int many;
@@ -15753,7 +15759,7 @@ SHMI_FN int64_t shmi_shrink_nodes(shmsync_arena *a, int64_t at)
             return 0; /* this process leaves, and frees all its nodes */
         a->surplus_nodes -= n;
         for (; n > 0 && (s = shmi_take_surplus(a)) != NULL; n--) {
-            /* a node that a peer has overwritten is left to the reaper of this participant */
+            /* the reaper of this participant frees a node that a peer has overwritten */
             if (shmi_node_owner(s->node) == a->self && shmi_ld64(&s->node->list) == 0 && shmi_ld64(&s->node->stamp) == 0 &&
                 shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeIdle)
                 shmi_free_node(a, s->off);
@@ -15827,7 +15833,7 @@ typedef struct shmi_log {
     shmi_log_head *head;    /* NULL: the lock has no log */
     unsigned char *records;
     uint64_t room;          /* bytes of records */
-    shmi_off begin, end;    /* the lock itself: no record may save a byte of it */
+    shmi_off begin, end;    /* the lock itself is between these offsets: no record may save a byte of it */
 } shmi_log;
 
 SHMI_FN uint64_t shmi_log_size(uint64_t asked) { return asked == 0 ? (uint64_t)SHMI_logDefault : (asked + 63) & ~UINT64_C(63); }
@@ -15870,7 +15876,7 @@ SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
 }
 /* As shmi_log_store, but with a release, after a rollback. A process that does not hold the lock learns from
  * shmi_log_names that no process will undo a transaction any more, and may then free memory. The release orders the
- * stores of the restored bytes before that: otherwise they could change memory that already has another use. */
+ * stores of the restored bytes before that: otherwise these stores could change memory that already has another use. */
 SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -15909,7 +15915,7 @@ SHMI_FN int shmi_log_valid(const shmi_log *l, uint64_t s)
            tail != 0 && tail % 8 == 0 && tail <= l->room;
 }
 
-/* Whether the log has a transaction of dead. The caller need not have the lock. */
+/* Whether the log contains a transaction of the participant dead. The caller need not have the lock. */
 SHMI_FN int shmi_log_names(shmsync_arena *a, const shmi_log *l, shmi_participant_id dead)
 {
     /* sync(tx.idle): acquire */
@@ -15982,14 +15988,14 @@ SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     return 0;
 }
 
-/* Ends the logged state of the blocks of a transaction of n. If it is committed, the blocks that it allocated stay, and
- * those that it freed are freed. Otherwise the blocks that it allocated are freed, and those that it freed stay. A
- * block that was both allocated and freed in the transaction is freed in both cases.
+/* Ends the logged state of the blocks of a transaction of n. If the transaction is committed, the blocks that it
+ * allocated stay, and the blocks that it freed are freed. Otherwise the blocks that it allocated are freed, and the
+ * blocks that it freed stay. A block that was both allocated and freed in the transaction is freed in both cases.
  *
- * To free a block, this process first changes the block word: the block is then claimed by this process, which is
- * freeing it. Next it changes the kind of the record to SHMI_recordGiven. When the log is idle, shmi_log_give frees the
- * block. If the block were freed earlier, n could allocate it again and log it in another log. If the block word does
- * not say that n has logged the block, an earlier process has dealt with it. */
+ * To free a block, this process first changes the block word, which then says that this process is freeing the block.
+ * Next it changes the kind of the record to SHMI_recordGiven. When the log is idle, shmi_log_give frees the block. If
+ * the block were freed earlier, n could allocate it again and log it in another log. If the block word does not say
+ * that n has logged the block, an earlier process has dealt with it. */
 SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
 {
     uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
@@ -16001,9 +16007,9 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
         if (shmi_log_record(a, l, &tail, &f) != 0)
             return EPROTO;
         if (f.kind == SHMI_recordGiven) {
-            /* An earlier process has changed the record to SHMI_recordGiven, so that process or its reaper frees the
-             * block. Afterwards the block may be in use again. So shmi_log_give of this process must not free it, too:
-             * the record gets a kind whose blocks stay. */
+            /* An earlier process has changed the record to SHMI_recordGiven. That process or its reaper frees the
+             * block, which may then be in use again. So the record gets another kind here, and shmi_log_give does not
+             * free the block a second time. */
             memcpy(l->records + end - sizeof f.kind, &kept, sizeof kept);
             continue;
         }
@@ -16036,7 +16042,8 @@ SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 }
 
 /* Sets the state of the log to lost. The caller holds the lock, which is about to become not recoverable or to be
- * repaired. If the caller then dies during the repair, there is no rollback that overwrites repaired data. */
+ * repaired. The lost state prevents a rollback, which would overwrite repaired data if the caller died during the
+ * repair. */
 SHMI_FN void shmi_log_lose(const shmi_log *l)
 {
     if (l->head == NULL || shmi_ld64(&l->head->state) == SHMI_LOG_LOST)
@@ -16051,14 +16058,14 @@ SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
         SHMSYNC_CRASHPOINT("tx.log.lost");
 }
 /* Sets the state of the log to lost, unless the log has a transaction of the participant dead. The owner word had the
- * value o: dead held the lock, and was not doing a rollback. A log with a transaction of another participant shows that
- * a program has unlocked in a transaction, and that others have had the lock since then. The state must be set before a
- * process takes the lock from dead: if that process died right after it took the lock, nothing would show that dead had
- * held it.
+ * value o, which says that dead held the lock and was not doing a rollback. If the log has a transaction of another
+ * participant, a program has unlocked in a transaction, and others have had the lock since then. The state must be set
+ * before a process takes the lock from dead: if the process that takes it died at once, nothing would show any more
+ * that dead had held the lock.
  *
  * The caller does not hold the lock, and may have been stopped for long since it read o. So this function reads the
- * state first. Then it writes the ID dead to an act word, and reads the owner word again. If the owner word is still o,
- * only dead or another reaper of dead can have written the state: see logState in prims/tx_word.go. */
+ * state first. Then it writes the ID of dead to an act word, and reads the owner word again. If the owner word is still
+ * o, only dead or another reaper of dead can have written the state: see logState in prims/tx_word.go. */
 SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owner, uint32_t o, shmi_participant_id dead)
 {
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;
@@ -16314,7 +16321,7 @@ SHMI_FN shmi_wait_list shmi_mutex_wait_list(shmi_mutex_words *w)
 }
 
 /* Ends the unfinished transaction of the dead holder that the owner word o names, and makes the mutex free. Returns 0
- * if that holder is not gone. If the log is impossible, because a peer has overwritten it, the mutex becomes not
+ * if that holder is not gone. If a peer has overwritten the log with impossible bytes, the mutex becomes not
  * recoverable. */
 SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, const shmi_log *log)
 {
@@ -16377,8 +16384,8 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
     }
 }
 
-/* If no waiter gets the lock, the dead process may have been about to wake all waiters, so all of them are woken. One
- * wake would not be enough: the woken waiter passes the wake on, but may be stopped before it does so. */
+/* If the owner word ends all waits, the dead process may have been about to wake all waiters, so this function wakes
+ * them all. One wake would not be enough: the woken waiter passes the wake on, but may be stopped before it does so. */
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed)
 {
     uint32_t o = shmi_ld32(&w->owner);
@@ -16451,8 +16458,8 @@ enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
  * too, and two rollbacks must not run at the same time. So this function counts itself as a call of the arena during a
  * rollback. If the arena is being closed, it does nothing and returns 0, because the close does the rollback.
  *
- * The function does not count itself in the head of the handle. If it did, the death watcher could become the thread
- * that ends the opening, and shmi_await_look would wait for the watcher's own check. */
+ * The function counts itself as a call of the arena only, and not as a call of the handle. Otherwise the death watcher
+ * could become the thread that ends the opening, and shmi_await_look would wait for the watcher's own check. */
 SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
 {
     int changed;
@@ -16569,8 +16576,8 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 }
 
 /* Records, for tools, a time at which the hold existed. The caller has announced itself, and has then seen the hold.
- * The owner word o and the announced wake word v identify the hold. *met_since only grows, so no reader takes the time
- * of an earlier hold for that of this hold. */
+ * The owner word o and the announced wake word v identify the hold. *met_since only grows, so no reader mistakes the
+ * time of an earlier hold for the time of this hold. */
 SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o, uint32_t v)
 {
     const uint64_t hold = (uint64_t)o << 32 | v;
@@ -16717,7 +16724,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.object = m->object;
     sleep_spec.wanted = v;
     sleep_spec.owner = shmi_owner_name(o);
-    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event wakes the waiter when the owner is gone, so it asks */
+    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event wakes the waiter when the dead owner is gone, so the waiter checks that itself */
         shmi_follow(m->a);
         sleep_spec.bounded = shmi_next_ask(&w->ask);
         sleep_spec.owner = 0;
@@ -16773,8 +16780,8 @@ SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *ar
     return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
 }
 
-/* Ends a repair that succeeded, by changing the owner word to the parameter next. EPROTO: the word no longer said that
- * this process is recovering m. Then another process may have repaired m, too, or may be using m. */
+/* Ends a repair that succeeded: the owner word gets the value of the parameter next. EPROTO: the owner word no longer
+ * said that this process is recovering m, so another process may have repaired m, too, or may be using m. */
 SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
 {
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self), o = shmi_ld32(m->own);
@@ -16790,8 +16797,8 @@ SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
 }
 
 /* Called when this process has taken the mutex in order to recover it. o is the owner word that it found. If o names a
- * dead process, the call stores that ID in the field died. Only a process that has the mutex stores there: see the
- * function taken in prims/mutex_repair.go. */
+ * dead process, the call stores the ID of that process in m->w->died. Only a process that has the mutex stores there:
+ * see the function taken in prims/mutex_repair.go. */
 SHMI_FN void shmi_mutex_taken(shmi_mutex *m, uint32_t o)
 {
     SHMSYNC_CRASHPOINT("mutex.recover.taken");
@@ -16868,7 +16875,7 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
                     break;
             }
             if (err == EOWNERDEAD && may_repair && m->repair != NULL)
-                break; /* so does a lock that this call may repair, if the dead holder is gone */
+                break; /* a lock that this call may repair takes precedence, too, if the dead holder is gone */
             shmi_mutex_leave_wait(w);
             return shmi_brief(ETIMEDOUT, "mutex.lock", m->called);
         case SHMI_CLOSED:
@@ -16910,8 +16917,8 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
         return 0;
     }
     reserved = shmi_make_owner(SHMI_kindReserved, s);
-    /* The time is stored before the owner word says reserved. In the other order, other processes could take the
-     * reservation for an old one. */
+    /* The time is stored before the owner word changes. In the other order, other processes could judge the new
+     * reservation by an old time. */
     shmi_st64(&m->w->handed, (uint64_t)shmi_now() & ~SHMI_HANDED_LOCALLY);
     if (!shmi_cas32(m->own, from, reserved))
         return from == 0 ? 0 : -1;
@@ -16926,8 +16933,8 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
     shmi_mutex_note(m);
     shmi_add32(&m->w->handoff, 1);
     shmi_wake(&m->w->handoff, SHMI_ALL);
-    /* The waiter may be about to sleep, or may be a goroutine that is parked while its poller sleeps. The change of the
-     * wake word reaches the former, and the poller wakes the latter. */
+    /* The waiter may be a thread that is about to sleep: the change of the wake word keeps it awake. Or it may be a
+     * goroutine that is parked while its poller sleeps: then its poller wakes it. */
     shmi_wake_word_touch(&m->line);
     shmi_ready_of(m->a, &m->w->poller, s);
     return 1;
@@ -16990,7 +16997,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
     if (o != self)
         return shmi_mutex_bad_unlock(m, o);
     SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
-    if (m->bias_most != 0) { /* decide, while the lock is still held, when holds are biased again */
+    if (m->bias_most != 0) { /* while this process still holds the lock, it decides whether holds become biased again */
         int waited = shmi_wake_word_announced(&m->line);
         uint32_t quiet = waited ? 0 : __atomic_load_n(&m->quiet, __ATOMIC_RELAXED) + 1;
         if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED) && __atomic_load_n(&m->a->fenced, __ATOMIC_ACQUIRE)) {
@@ -17304,8 +17311,8 @@ SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
     return t;
 }
 
-/* Sends the wakes that a death may have lost. The function need not change the word: if the dead process had posted, it
- * had changed the word. If it had not, no waiter has missed a wake. */
+/* Sends the wakes that a death may have lost. The function need not change the word: a post of the dead process has
+ * changed it already, and without a post no waiter has missed a wake. */
 SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
@@ -17455,8 +17462,8 @@ SHMI_FN int shmi_futex_spun(void *arg)
 }
 
 /* Ten times a second, sends the wakes that a stopped or dead poster has not sent. No wake is needed if a waiter has
- * announced itself and the counter is the same as at the last check. If the counter has changed, the announcement may
- * be newer than the post whose wakes are missing, so it proves nothing. */
+ * announced itself and the counter is the same as at the last check. If the counter has changed, a waiter may have
+ * announced itself after the post whose wakes are missing. So the announcement proves nothing then. */
 SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;
@@ -17589,7 +17596,8 @@ SHMI_FN int shmi_rw_bad_log(struct shmi_rwmutex *m, const char *op);
 SHMI_FN int shmi_rw_writes(struct shmi_rwmutex *m, uint32_t *word);
 SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op);
 
-/* Called when the log of a lock is one that no correct program leaves: only a recover makes the lock usable. */
+/* Called when the log of a lock has a content that no correct program writes. After this call, only a recover makes the
+ * lock usable. */
 SHMI_COLD int shmi_mutex_bad_log(shmi_mutex *m, const char *op)
 {
     if (m->rw != NULL)
@@ -17683,8 +17691,8 @@ SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint
 {
     unsigned char *r = tx->log->records + tx->tail;
     uint64_t padded = shmi_log_padded(n);
-    /* The footer is stored as one word. If it were stored in two parts, a later load of the word would have to wait for
-     * both. */
+    /* The footer is stored as one word. If two stores wrote the footer, a later load of the whole footer would have to
+     * wait for both. */
     uint64_t footer = n | (uint64_t)kind << 32;
     if (n == sizeof(uint64_t)) /* most ranges are one word, and need no call of memcpy */
         memcpy(r, from, sizeof(uint64_t));
@@ -17777,8 +17785,8 @@ int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offs
     return SHMI_DONE_IN(a, 0);
 }
 
-/* Frees a block that this transaction has allocated. EINVAL: it has not allocated the block, or has freed it already.
- */
+/* Frees a block that this transaction has allocated. EINVAL: the transaction has not allocated the block, or has freed
+ * it already. */
 SHMI_FN int shmi_tx_free_own(shmsync_tx *tx, shmi_off off)
 {
     uint64_t tail = tx->tail;
@@ -17833,8 +17841,8 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
 
 /* Whether the transaction can end. Returns an error of shmi_tx_going, or EPERM if this process has unlocked the mutex
- * meanwhile. After such an unlock, other processes may have changed the data, so the call sets the log to lost.
- * Otherwise, if this process died as a later holder, a rollback would undo changes of others. */
+ * meanwhile. After such an unlock, other processes may have changed the data, so the call sets the log to lost. If the
+ * log stayed as it is, and this process got the lock again and died, a rollback would undo changes of others. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);
@@ -17868,7 +17876,7 @@ SHMI_FN int shmi_tx_undo(shmsync_tx *tx, const char *op)
 {
     shmi_mutex *m = tx->mutex;
     tx->mutex = NULL;
-    /* The undo uses the tail that this process remembers, whatever a peer has written to the state. */
+    /* The undo uses the tail in *tx, and not the state in the log, which a peer may have overwritten. */
     if (SHMI_UNLIKELY(tx->tail != 0 && shmi_log_end(m->a, tx->log, shmi_tx_active(tx)) != 0))
         return shmi_mutex_bad_log(m, op);
     return shmi_tx_unlock(m, op);
@@ -17926,7 +17934,7 @@ struct shmi_woken {
 enum { SHMI_wakesFew = 32 };
 struct shmi_wakes {
     uint32_t n, room;
-    struct shmi_woken few[SHMI_wakesFew], *more; /* when few is full, more gets a copy of few, and then all further waits */
+    struct shmi_woken few[SHMI_wakesFew], *more; /* if the array few is full, the array more gets a copy of it, and then all further waits */
 };
 
 SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
@@ -18129,7 +18137,7 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("eventcount.wait.woken");
             if (e->scan != NULL && (uint32_t)shmi_eventcount_load(e) == seq)
-                e->scan(e); /* a reaper that cannot change the sequence itself wakes the waiters before it counts the death */
+                e->scan(e); /* the wake may come from a reaper that cannot change the sequence: it wakes the waiters before the death is counted */
             break;
         case SHMI_LOOK:
             shmi_eventcount_check(e);
@@ -18183,13 +18191,13 @@ SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
     for (i = 0; i < n; i++) {
         uint64_t entry = shmi_ld64(&head[1 + i]), *w, was;
         if (shmi_ld64(head) != version || entry >> 32 == 0)
-            return 0; /* no more entries; or the author has begun its next record, for which it changes the head first */
+            return 0; /* the record has no more entries, or its author has begun its next record, and so has changed the head */
         w = r->tagged(r, (uint32_t)(entry >> 32));
         if (w == NULL)
             return r->corrupt(r, "a record changes a word that there is not");
         while (was = shmi_ld64(w), (uint32_t)was != (uint32_t)version) {
             /* No process replaces c in the commit word before each word of the record has the record's tag. So if the
-             * commit word is still c, was is the content that this word had before the record. */
+             * commit word is still c, the variable was contains the content that this word had before the record. */
             if (shmi_counter_bare(shmi_ld64(r->commit)) != shmi_counter_bare(c))
                 return 0;
             if (shmi_cas64(w, was, entry << 32 | (uint32_t)version)) {
@@ -18285,7 +18293,7 @@ SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t 
  * participant makes its records for all parts in the same memory. So the head of a record names the part, too. */
 
 #define SHMI_RQ_SLOT_BITS 11 /* bits of the commit word for the slot; the version has the other bits */
-#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the version in the head of a record has these bits if the object has several parts */
+#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* if the object has several parts, the version in the head of a record has only these bits */
 #define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
 enum { SHMI_rqMost = 8 };                                                      /* the greatest number of words that a record changes */
 /* kinds of words; the object itself defines those from SHMI_rqOwnKinds on */
@@ -18335,9 +18343,9 @@ struct shmi_rq {
     shmsync_arena *a;
     shmi_object o;
     const shmi_rq_kind *kind;
-    /* If the object has several queues, first and last are the ends of the queue that was chosen last. Records name
-     * that queue by the number in the field queue. Each node in that queue has the value of the field chosen in its
-     * word wanted. In such an object the private lock guards these four fields. */
+    /* If the object has several queues, the four fields first, last, queue and chosen describe the queue that was
+     * chosen last, and the private lock guards them. first and last are the ends of that queue, and queue is its number
+     * in records. chosen is the value of the word wanted in all nodes of that queue. */
     uint64_t *commit, *first, *last;
     uint32_t queue;
     uint64_t chosen;
@@ -18348,7 +18356,7 @@ struct shmi_rq {
      * word is SHMI_rqOwnKinds. NULL: the queue has no boundary. In an object with a boundary, a wait that was woken
      * owes something to the other waits until its owner calls shmi_cond_settle. */
     uint64_t *boundary;
-    void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* what the periodic check does besides, with the private lock held; NULL: nothing */
+    void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* the periodic check calls this function, too, with the private lock held; may be NULL */
     unsigned char *own;    /* the slot record of this process; NULL for a reaper that has no handle */
     unsigned char **known; /* the slot records, from slot 1 on. NULL for a reaper that has no handle and walks the list instead. Atomic. */
     uint64_t known_head;   /* head of the list when known was filled: see shmi_known_list. Atomic. */
@@ -18389,7 +18397,7 @@ SHMI_FN shmi_tuning shmi_rq_tuning(struct shmi_rq *q)
 /* Takes the private lock. A signal handler may take it, too, for example to release permits, so a thread blocks signals
  * while it has the lock. Meanwhile the thread calls no function with a lock of its own, such as malloc: the thread may
  * be in a handler, and the interrupted code may hold that other lock. No handler calls an object with several parts. So
- * such an object uses other locks, for which signals are not blocked, because that costs two system calls. */
+ * such an object has other locks, for which a thread does not block signals: this saves two system calls. */
 SHMI_FN void shmi_rq_lock(struct shmi_rq *q)
 {
     if (q->parts == NULL)
@@ -18412,8 +18420,8 @@ SHMI_FN uint32_t shmi_rq_get(const struct shmi_rq_change *x, const uint64_t *w)
             return x->to[i];
     return shmi_recorded_value(w);
 }
-/* Adds to x a change of the word *w from the content was to the value v. In the record, kind and where name the word.
- */
+/* Adds to x a change of the word *w, from the content in was to the value v. The record names the word by kind and
+ * where. */
 SHMI_FN void shmi_rq_add(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint64_t was, uint32_t v)
 {
     uint32_t i = x->n;
@@ -18428,7 +18436,7 @@ SHMI_FN void shmi_rq_add(struct shmi_rq_change *x, uint32_t kind, uint32_t where
     x->word[i] = w;
     x->n++;
 }
-/* Adds to x that the word *w gets the value v. kind and where name the word in the record. */
+/* Adds to x a change of the word *w to the value v. The record names the word by kind and where. */
 SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint32_t v)
 {
     uint64_t was;
@@ -18705,8 +18713,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         entries[2 * n] = shmi_ld64(&r.entries[2 * n]);
         entries[2 * n + 1] = shmi_ld64(&r.entries[2 * n + 1]);
     }
-    /* If the head is not that of c, the record of c is complete: only then does its author begin its next record, and
-     * it changes the head first. */
+    /* If the head is not that of c, the record of c is complete: the author changes the head only when it begins its
+     * next record, and it does that only when the record of c is complete. */
     if (shmi_ld64(r.head) != shmi_rq_head_of(q, c)) {
         shmi_st64(&q->completed, c);
         return 0;
@@ -18716,7 +18724,7 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         if (w == NULL)
             return q->kind->corrupt(q, "a record changes a word that there is not");
         /* No process replaces the commit word before its record is complete. So if the commit word is no longer c, this
-         * process must not change w, even if w has the content was again. */
+         * process must not change w, even if the word w has its old content again. */
         if (shmi_ld64(q->commit) != c)
             break;
         if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
@@ -18737,10 +18745,10 @@ SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     x->too_many = x->made = x->torn = 0;
     return shmi_rq_complete(q, x->c, b);
 }
-/* A loop that makes a change repeats if another process makes a change first, and so overtakes it. A loop that a reaper
- * runs ends after SHMI_OVERTAKEN_MOST such changes: until is the result of shmi_rq_until before the loop. A reap of many
- * things, such as keys or shares, has such a loop for each of them: what it has done for one of them does not limit
- * what it does for the next. The caller has the private lock. */
+/* If another process makes a change first, it overtakes this process, and the loop that makes the change begins again.
+ * The loop of a reaper ends after it was overtaken SHMI_OVERTAKEN_MOST times: the parameter until is the result of
+ * shmi_rq_until before the loop. A reap of many things, such as keys or shares, has a loop with its own limit for each
+ * of them. The caller has the private lock. */
 SHMI_FN uint64_t shmi_rq_until(const struct shmi_rq *q) { return q->overtaken + SHMI_OVERTAKEN_MOST; }
 SHMI_FN int shmi_rq_goes_on(const struct shmi_rq *q, uint64_t until) { return q->overtaken < until; }
 
@@ -18791,8 +18799,8 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
 
 /* ---- The waits of a recorded queue ---- */
 
-/* Sets *w to the wait whose node is at the offset 64 * v. Returns 0 if no queued node of the object is there: then the
- * words that x has read do not belong together. */
+/* Sets *w to the wait whose node is at the offset 64 * v. If no queued node of the object is there, sets x->torn and
+ * returns 0. */
 SHMI_FN int shmi_rq_wait_at(struct shmi_rq *q, struct shmi_rq_change *x, uint32_t v, struct shmi_wait *w)
 {
     w->off = (shmi_off)v * SHMI_nodeSize;
@@ -18812,9 +18820,9 @@ SHMI_FN int shmi_rq_head(struct shmi_rq *q, struct shmi_rq_change *x, struct shm
 }
 SHMI_FN int shmi_rq_empty(struct shmi_rq *q, const struct shmi_rq_change *x) { return shmi_rq_get(x, q->first) == 0; }
 
-/* Prepares a wait node for the queue. The node is on no queue, so only its owner changes its words. A process may have
- * been stopped while it carried out a record of an earlier wait of the node. Its CAS fails, because the words get other
- * tags here. */
+/* Prepares a wait node for the queue. The node is on no queue, so only its owner changes its words. Another process may
+ * still be carrying out a record of an earlier wait of the node. The CAS of that process fails, because the words get
+ * other tags here. */
 SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t wanted)
 {
     shmi_node *n = s->node;
@@ -18886,8 +18894,8 @@ SHMI_FN int shmi_rq_before_boundary(struct shmi_rq *q, struct shmi_rq_change *x,
     return v == 0 || (shmi_rq_wait_at(q, x, v, &other) && shmi_ld64(&w.n->wanted) < shmi_ld64(&other.n->wanted));
 }
 
-/* Stores the last tags that the links of a node have had in its wait node. The node is on no queue. Each link counts on by
- * itself, because during one wait it may change any number of times. */
+/* Copies the tags of the two links of a node to its wait node. The node is on no queue. The tags are counted
+ * separately, because each link may change any number of times during one wait. */
 SHMI_FN void shmi_rq_note_tags(shmi_wait_node *s)
 {
     s->next_tag = (uint32_t)shmi_ld64(&s->node->next);
@@ -18905,7 +18913,7 @@ SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
     uint32_t w;
     shmi_rq_note_tags(s);
     shmi_st64(&s->node->stamp, 0);
-    do /* the loop ends: otherwise only a peer that overwrites the node changes the word */
+    do /* the loop ends: no other thread changes the word, unless a peer overwrites the node */
         w = shmi_node_load(s->node);
     while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
     shmi_wait_node_return(q->a, s);
@@ -18970,7 +18978,7 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         }
         w.off = (shmi_off)v * SHMI_nodeSize;
         w.n = shmi_node_at(q->a, w.off);
-        /* The owner may have queued the node again at another place. Then the node before it has another link. */
+        /* The owner may have queued the node again at another place. Then the link that led to the node has changed. */
         queued = shmi_rq_queued_at(q, w.n, &next);
         if (!queued && damaged != 0)
             return damaged;

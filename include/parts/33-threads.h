@@ -77,8 +77,8 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
                 err = f(arg, (uint32_t)strtoul(e + name, NULL, 10));
             at += size;
         }
-        /* If the next entry would have fitted into the buffer, the walk is over. Either the list has ended, or the
-         * kernel has stopped early, because a thread has ended or this thread has got a signal. */
+        /* If the kernel has left room for one more entry in the buffer, the walk is over. Either the list has ended, or
+         * the kernel has stopped early, because a thread has ended or this thread has got a signal. */
         if (err != 0 || n < (long)sizeof b.bytes - 64)
             return err;
     }
@@ -87,7 +87,7 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
 typedef struct shmi_found {
     const shmi_tasks *tasks;
     uint32_t *v, n, room;
-    uint32_t at, common; /* in the second walk: the index in v where the next search begins, and how many threads were found again */
+    uint32_t at, common; /* of the second walk: the index in v at which the next search begins, and the number of threads that v contains */
 } shmi_found;
 
 /* Called for each thread of the first walk. Returns 1 if the thread may have memory, and -1 if the list has no room
@@ -123,8 +123,8 @@ SHMI_FN int shmi_open_stat(const shmi_tasks *d, uint32_t thread)
     snprintf(path, sizeof path, "%u/stat", thread);
     return shmi_open_below(d->fd, path, 0);
 }
-/* How many threads the process has, exactly; 0 if the count cannot be read. fd is the stat file of one of its threads.
- * *size is 0 if that thread has no memory. */
+/* Returns the exact number of threads of a process, or 0 if it cannot be read. fd is the stat file of one of the
+ * threads. *start is the start time of that thread, and *size the size of its memory; 0: it has none. */
 SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start, uint64_t *size)
 {
     char b[1024] = {0}, *p;
@@ -186,8 +186,8 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     return detached && fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
 }
 
-/* Whether /proc has this process under its process ID, and under no ID of an inner namespace. Returns -1 with an errno if
- * a shortage prevents the answer. */
+/* Whether /proc is that of this process's pid namespace. In that case the line NSpid of /proc/self/status has one
+ * number only, which is the process ID. Returns -1 with an errno if a shortage prevents the answer. */
 SHMI_FN int shmi_proc_has_pid(void)
 {
     const size_t cap = 4096; /* too large for a small stack */

@@ -9,13 +9,13 @@
 #define SHMI_LOOK_FIRST INT64_C(30000)
 #define SHMI_LOOK_MOST INT64_C(5000000)
 
-/* Whether a process holds the byte lock of slot i; -1 if the kernel does not answer. A process that has no byte lock
- * of its own, because it could not open the file a second time, can ask, too. */
+/* Whether a process holds the byte lock of slot i; -1 if the kernel does not answer. A process that has no lock_fd asks
+ * through the descriptor of the arena. */
 SHMI_FN int shmi_ask_for_byte(shmsync_arena *a, uint32_t i)
 {
     int fds[2], k;
-    /* If other code of this program has closed a descriptor by mistake, its number may belong to another file now. That
-     * file has no locks, so the answer 0 counts only after shmi_is_file. */
+    /* If other code of this program has closed a descriptor by mistake, its number may belong to another file now. An
+     * answer 0 may then be about that file, so it counts only after shmi_is_file. */
     fds[0] = a->lock_fd;
     fds[1] = a->fd;
     for (k = 0; k < 2; k++) {
@@ -30,7 +30,7 @@ SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return i != a->my_slot && shmi_slot_has_byte(w) && shmi_ask_for_byte(a, i) == 0;
 }
-/* Whether this process has no way to find out whether a process holds the byte lock of slot i. */
+/* Whether this process is unable to ask for the byte lock of slot i. */
 SHMI_FN int shmi_cannot_ask(shmsync_arena *a, uint32_t i) { return a->lock_fd < 0 && shmi_ask_for_byte(a, i) < 0; }
 
 SHMI_FN int shmi_marked_by_kernel(shmsync_arena *a, uint32_t i, int all)
@@ -60,8 +60,8 @@ SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
         return 0;
     return shmi_byte_free(a, i, w) && shmi_slot_state(a, i) == w;
 }
-/* The mark that the word slotGone gets when the participant in slot i, in state w, is found gone: see foundGone in
- * internal/arenakernel/gone.go. */
+/* The value that the low half of slotGone gets when a process finds the participant in slot i, in state w, gone: see
+ * foundGone in internal/arenakernel/gone.go. */
 SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_slot_gen(w) | (uint32_t)(shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) >> 36) << 18;
@@ -98,9 +98,9 @@ SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || ((shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w)) && shmi_slot_state(a, i) == w));
 }
 
-/* Whether the process of the dead participant in slot i has ended. Then the byte lock of the slot is free, because the
- * kernel frees it after the last thread has left all other kernel code. If this process cannot ask for the byte lock,
- * it is enough that all alive words are marked. */
+/* Whether the process of the dead participant in slot i has ended. A free byte lock of the slot proves it: the kernel
+ * frees the lock after the last thread has left all other kernel code. If this process cannot ask for the byte lock,
+ * the proof is that all alive words are marked. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -114,9 +114,8 @@ SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
     return shmi_marked_by_kernel(a, i, 1);
 }
 
-/* Returns the notice for slot i: what this process knows about the end of the dead participant, whose state is w.
- * Returns NULL if the slot has had another participant since the caller read w: then the notice is about that
- * participant. The caller holds a->endings. */
+/* Returns the notice for slot i: what this process knows about the end of the dead participant, whose state was w.
+ * Returns NULL if the slot has another participant by now. The caller holds a->endings. */
 SHMI_FN shmi_notice *shmi_ending(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -155,7 +154,7 @@ SHMI_FN int shmi_waited_for(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t p
 {
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotIdentitySum)) != shmi_identity_sum(shmi_slot_gen(w), pid, start, a->pid_ns, a->boot) || !shmi_no_process(pid))
         return 0;
-    shmi_load_fence(); /* loads of what those threads stored stay behind this fence */
+    shmi_load_fence(); /* loads of what the threads of the process have stored come after the check above */
     return 1;
 }
 
@@ -215,8 +214,8 @@ SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
-/* Whether nothing can write into the arena for n any more, not even the kernel in a system call of n. n stops storing
- * to words before it stops being current, and stops storing to data that a lock protects before it is gone. The caller
+/* Whether nothing can write into the arena for n any more, not even the kernel in a system call of n. A participant
+ * stores to words only while it is current, but may store to data that a lock protects until it is gone. The caller
  * asks about a participant that is not current, or about this process as it leaves. A yes is final. */
 SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
 {
@@ -251,8 +250,9 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
-/* Makes the watcher check again whether a dead participant is gone. The pause before the check is an eighth of the time
- * that has passed since the parameter since, so checks become rare if a process takes long to end. */
+/* Makes the watcher check again whether a dead participant is gone. The parameter since is the time when this process
+ * found the death, or began the reap. The pause before the check is an eighth of the time that has passed since then,
+ * so checks become rare if a process takes long to end. */
 SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
 {
     int64_t now = shmi_now(), wait = (now - since) / 8, at;
@@ -282,8 +282,8 @@ SHMI_FN int64_t shmi_next_look(shmsync_arena *a, shmi_participant_id n)
     }
     return age < SHMI_ASK_FIRST ? SHMI_ASK_FIRST : age < SHMI_LOOK_MOST ? age : SHMI_LOOK_MOST;
 }
-/* The ID of a dead participant, and a word that contains this ID. The word names the participant as long as its value
- * is equal to the field is. */
+/* A word that names a dead participant, whose ID is in the field name. The word names this participant as long as the
+ * word is equal to the field is. */
 typedef struct shmi_naming {
     const uint32_t *word32; /* the word is at word32 or at word64, and the other pointer is NULL */
     const uint64_t *word64;
@@ -291,21 +291,21 @@ typedef struct shmi_naming {
     shmi_participant_id name;
 } shmi_naming;
 SHMI_FN int shmi_names(const shmi_naming *w) { return (w->word32 != NULL ? shmi_ld32(w->word32) : shmi_ld64(w->word64)) == w->is; }
-/* Whether shmi_await can end its wait. was is 0 if the ID was not current when the wait began. */
+/* Whether shmi_await can end its wait. The parameter was says whether the ID was current when the wait began. */
 SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
 {
     if (w == NULL)
         return shmi_all_gone(a);
-    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* another participant has this ID */
+    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* in the last case another participant has got the ID */
 }
-/* Waits until the dead participant w->name is gone, or until the word no longer has the value w->is. Then another
- * participant may have the ID, so the caller reads the word again. If w is NULL, waits until all dead participants are
- * gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
+/* Waits until the dead participant w->name is gone, or until the word no longer has the value w->is. After the call
+ * another participant may have the ID, so the caller reads the word again. If w is NULL, waits until all dead
+ * participants are gone. abs is the deadline; 0: none. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
 SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, const char *called, int64_t abs)
 {
     int64_t ask = 0, now, wait, since = 0;
     int err;
-    int was = w != NULL && shmi_current(a, w->name); /* not 0 only if a peer has overwritten the word */
+    int was = w != NULL && shmi_current(a, w->name); /* can be 1 only if a peer has overwritten the word */
     if (shmi_await_over(a, w, 1))
         return 0;
     err = shmi_enter(a, op);
@@ -356,8 +356,8 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
     return !shmi_slot_has_byte(w) || shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w) || shmi_threads_ended(a, i, w) || shmi_cannot_ask(a, i);
 }
 
-/* Leaves the rest of the reap in slot i to the watcher of this process. Returns whether the caller, unless it is the
- * watcher itself, has to ring the watcher, which may be asleep. */
+/* Leaves the rest of the reap in slot i to the watcher of this process. Returns whether the caller has to ring the
+ * watcher, which may be asleep; the watcher itself ignores the result. */
 SHMI_FN int shmi_leave_for(shmsync_arena *a, uint32_t i)
 {
     shmi_or32(&a->leftover[i / 32], UINT32_C(1) << (i % 32));
@@ -374,8 +374,8 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     now = (uint64_t)shmi_unix_now();
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
-    /* This thread may have been stopped before this CAS, and slotDied may already contain the generation of a later
-     * participant. Then the CAS fails: see dateDeath in internal/arenakernel/dead.go. */
+    /* The CAS fails if this thread was stopped before it, and slotDied has the generation of a later participant by
+     * now: see dateDeath in internal/arenakernel/dead.go. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_slot_gen(w), now);
     /* If the participant lives after all, it must learn that its locks belong to others now. */
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
@@ -397,8 +397,8 @@ SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
     return marked;
 }
 
-/* As shmi_survey_dead, but at most once a second. This check finds a dead participant whose robust list the kernel
- * could not walk. */
+/* As shmi_survey_dead, but at most once a second; between two checks the result is 0. The check finds a dead
+ * participant whose robust list the kernel could not walk. */
 SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(&a->asked[i], __ATOMIC_RELAXED);
@@ -420,7 +420,8 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
         return 0;
     if (shmi_mark(a, i, w)) {
         /* The caller goes on with its own wait, so watchers do the rest of the reap. This call wakes the watchers that
-         * sleep on the last alive word. It also rings the watcher of this process, in case the others do not run. */
+         * sleep on the last alive word. It also rings the watcher of this process, in case those watchers do not run.
+         */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
@@ -432,8 +433,8 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
     return !shmi_current(a, n);
 }
 
-/* Whether there is a process that the kernel is ending, that is still current, and whose threads may still execute
- * instructions. */
+/* Whether a participant is dying: the kernel is ending its process, but the participant is still current, and its
+ * threads may still execute instructions. */
 SHMI_FN int shmi_any_dying(shmsync_arena *a)
 {
     uint32_t i;
@@ -559,7 +560,7 @@ SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generatio
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), generation); /* a generation is no date: see shmi_slot_died */
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), generation); /* a generation instead of a date, because this participant lives: see shmi_slot_died */
     shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), generation);
 }
 /* Records that this participant leaves. */
@@ -646,9 +647,8 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
     return !changed;
 }
 
-/* Describes the participant with that generation in slot i. Returns 0 if the slot has another participant now. Until a
- * joiner has described itself, the words of its slot describe its predecessor. Until then only slot and generation of
- * the joiner are known. */
+/* Describes the participant with that generation in slot i. Returns 0 if the slot has another participant now. If it is
+ * a joiner that has not described itself yet, *p gets only its slot and generation. */
 SHMI_FN int shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t generation, shmsync_participant *p)
 {
     uint32_t flags;
@@ -706,8 +706,8 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
         return 0;
     if (p.slot < 1 || p.slot > a->geo.slots)
         return 1;
-    /* One death may have several records, with other records between them. The ID identifies the death, because no
-     * participant gets an ID that a record contains. */
+    /* Several processes may record the same death, and records of other deaths may lie between these records. Equal IDs
+     * mean the same death, because no participant gets an ID that a record contains. */
     for (k = 0; k < SHMI_deathRecordDeaths; k++)
         told = told || a->told[k] == name;
     a->told[number % SHMI_deathRecordDeaths] = name;
@@ -781,7 +781,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         if (a->on_death == NULL) {
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
-            a->n_holes = 0; /* f gets no death that was recorded before this call */
+            a->n_holes = 0; /* deaths that were recorded before this call are not reported */
             a->lost = 0;
             memset(a->told, 0, SHMI_deathRecordDeaths * sizeof *a->told);
         }

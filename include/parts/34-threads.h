@@ -206,8 +206,8 @@ SHMI_FN uint32_t shmi_threads_of_process(void)
     return n;
 }
 
-/* If only threads of the library are left, ends the process, as the end of its last thread would. Checks this only if
- * the time in the parameter at has come; 0 means at once. Returns the time of the next check, or 0 if no check is
+/* If only threads of the library are left, ends the process, because the application has no thread any more. Does
+ * nothing before the time that the parameter at contains. Returns the time of the next check, or 0 if no check is
  * needed before another thread that has opened an arena ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
@@ -219,8 +219,9 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
     if (shmi_now() < at)
         return at;
     /* The kernel counts all threads of this process at one moment, and also counts the first thread after its end. A
-     * thread of the library counts itself only while the kernel counts it. So no other thread is left if the kernel
-     * counts own + 1 threads, and own has not changed meanwhile. */
+     * thread of the library counts itself in shmi_own_threads only while the kernel counts it, too. So if the kernel
+     * counts one thread more than shmi_own_threads, which has not changed meanwhile, only the ended first thread is
+     * left besides. */
     changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
     own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
     alone = own != 0 && !shmi_first_has_memory() && shmi_threads_of_process() == own + 1 &&

@@ -12,8 +12,7 @@ enum {
     SHMI_watchTargets = 3
 };
 
-/* Rings n participants: those whose slots come next before slot i in the ring of slots. The last slot comes before slot
- * 1. */
+/* Rings the n participants in the nearest slots before slot i. The last slot comes before slot 1. */
 SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
 {
     uint32_t d;
@@ -25,8 +24,8 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
         }
     }
 }
-/* Wakes the death watchers that watch slot i, have watched it, or will have to watch it: each reads the ring of slots
- * again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
+/* Wakes the death watchers that watch slot i, have watched it, or will have to watch it, so that each of them reads the
+ * ring of slots again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
 /* Rings the participants that want to be told of deaths, so that they read the death records. */
@@ -86,8 +85,8 @@ SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_participant_id dead)
     uint32_t i = shmi_id_slot(dead);
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
 }
-/* Takes back what dead holds of any object, and finds out which participants that concerns. Returns how many objects
- * have an unknown kind. If all is 0, dead has touched each object that it holds; otherwise dead may hold any object. */
+/* Takes back what dead holds of objects, and notes in *c which participants the death concerns. If all is 0, visits
+ * only the objects that dead has touched. Returns the number of visited objects whose kind is unknown. */
 SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_participant_id dead, int all, shmi_concern *c)
 {
     shmi_repair_arg r;
@@ -116,9 +115,9 @@ SHMI_FN int shmi_owed_order(const void *x, const void *y)
     const shmi_owed *p = (const shmi_owed *)x, *q = (const shmi_owed *)y;
     if (p->object != q->object)
         return p->object < q->object ? -1 : 1;
-    return q->level - p->level; /* the highest level first */
+    return q->level - p->level; /* so shmi_owed_level finds the highest level of an object */
 }
-/* Notes, for each object with a recorded sleeper, which wakes may be lost because of the death of dead. */
+/* Notes, for each object that an announce record names, which wakes the death of dead may have lost. */
 SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_participant_id dead, shmi_owed_list *l)
 {
     uint32_t i, k;
@@ -205,17 +204,17 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     uint32_t last = shmi_id_gen(dead), first = shmi_ld32(reclaimed) + 1, g;
     size_t left;
     if (shmi_ld32(reclaimed) == last) {
-        shmi_clear_open_bits(a, dead); /* dead may have opened or guarded objects after its own call of this function, while it was leaving */
+        shmi_clear_open_bits(a, dead); /* dead may have called this function when it left, and may have opened or guarded objects afterwards */
         return;
     }
     /* The participants with the generations first to last died one after the other. If they seem to be too many, a
-     * hostile peer has overwritten slotReclaimed. No participant has the generation 0, which words of slot records
-     * contain. */
+     * hostile peer has overwritten slotReclaimed. The loop leaves generation 0 out: no participant has it, and words of
+     * slot records contain it. */
     if (first == 0 || first > last || last - first >= 256)
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
         shmi_participant_id n = shmi_make_participant_id(shmi_id_slot(dead), g);
-        if (!shmi_touched_nothing(a, shmi_id_slot(dead))) /* else no participant of the slot has claimed a node */
+        if (!shmi_touched_nothing(a, shmi_id_slot(dead))) /* otherwise no participant of the slot has claimed a node */
             shmi_free_nodes_of(a, n);
         shmi_reclaim_blocks(a, n);
         shmi_clear_open_bits(a, n);
@@ -297,13 +296,13 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     if (b->written == 0) {
         b->written = now;
         if (shmi_has_death_record(a, dead))
-            /* Another participant has written the record, so the participants that the death woke have had time to run,
-             * and this process need not wait SHMI_RECLAIM_AFTER. If each reaper waited anew, reapers that die early
-             * would never finish. */
+            /* Another participant has written the record some time ago, so the threads that the death woke have had
+             * time to run, and this process need not wait SHMI_RECLAIM_AFTER. If each reaper waited anew, reapers that
+             * die early would never finish. */
             b->written -= SHMI_RECLAIM_AFTER;
         else if (!shmi_record_deaths(a, i, b->of, shmi_id_gen(dead))) {
             /* A joiner has taken the slot, so nothing was recorded. This process gives up the role of the reaper,
-             * because otherwise the joiner would give the slot back. */
+             * because the joiner waits for that, and gives the slot back if it takes too long. */
             b->written = 0;
             shmi_leave_for(a, i);
             shmi_cas32(word, a->self, 0);

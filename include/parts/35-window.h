@@ -64,8 +64,8 @@ SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w) && shmi_untouched(a, i);
 }
-/* Whether a joiner may take slot i with the first generation of the window win. The slot is free, and its state w is
- * still of an earlier window: see mayEnter in internal/arenakernel/window.go. */
+/* Whether a joiner may take slot i with the first generation of the window win. The slot is free, and its state w has a
+ * generation of an earlier window: see mayEnter in internal/arenakernel/window.go. */
 SHMI_FN int shmi_may_enter(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_window *win)
 {
     uint32_t r = shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed));
@@ -82,7 +82,8 @@ SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, 
     if (!shmi_window_legal(&win))
         return 0;
     if (!shmi_window_has(&win, g))
-        /* With inherit, a peer has overwritten the window, because a process records a window only for a free slot. */
+        /* If inherit is set, a peer has overwritten the window: a correct process records a window only for a free
+         * slot. */
         return inherit || !shmi_may_enter(a, i, w, &win) ? 0 : win.first;
     left = win.last - g;
     if (left > shmi_window_heirs(&win) || (left > 0 && (inherit || !shmi_cleaned(a, i, w))))
@@ -96,8 +97,8 @@ SHMI_FN int shmi_used_up(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_phase(w) == SHMI_phaseFree && shmi_next_generation(a, i, w, 0, &raw) == 0;
 }
 
-/* A search of the arena for IDs that contain one of some slots. It notes their generations. Bytes that may be an ID
- * count as an ID. */
+/* A search of the arena for IDs that contain one of the slots in the array slots. It notes the generations in these
+ * IDs. Bytes that may be an ID count as an ID. */
 typedef struct shmi_id_search {
     uint32_t n, slots[SHMI_RENEW_MOST];
     uint8_t place[SHMI_MaxSlots + 1]; /* for each slot of the arena, its index in slots plus 1; 0 if it is not in slots */
@@ -212,8 +213,8 @@ SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t 
     return longest;
 }
 
-/* Waits until each participant was, at some moment, not ending a wait of another participant. Returns 0 if the wait for
- * a participant takes long. */
+/* Waits, for each participant, until it is not ending a wait of another participant. Returns 0 if that takes long for
+ * one of them. */
 SHMI_FN int shmi_each_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -238,7 +239,7 @@ SHMI_FN uint32_t shmi_dead_slot(shmsync_arena *a, uint32_t my_slot)
 }
 
 typedef struct shmi_renewal {
-    uint32_t crowded;      /* number of slots that got no window, because too many of their generations occur in words */
+    uint32_t crowded;      /* number of slots that got no window, because words contain IDs with too many of their generations */
     const char *postponed; /* why used-up slots could not be renewed, or NULL */
 } shmi_renewal;
 

@@ -23,7 +23,7 @@ SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
 {
     uint32_t n = shmi_epoch_number(w);
     if (shmi_epoch_phase(w) == SHMI_epochOpen || n == 0)
-        n = n + 1 != 0 ? n + 1 : 2; /* 2, because epoch 1 is that of an arena which no participant has changed yet */
+        n = n + 1 != 0 ? n + 1 : 2; /* the number after the greatest one is 2, because epoch 1 means that no participant has changed the arena yet */
     return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
 }
 /* The epoch word after a claim that has failed because a participant is in. It says that the epoch before the claim is
@@ -37,8 +37,8 @@ SHMI_FN int shmi_epoch_untouched(uint64_t w)
 {
     return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
 }
-/* The word that contains how many death records there were when the epoch with that number began. It is written before
- * the epoch word says open: see epochDeaths in internal/arenakernel/epoch_begin.go. */
+/* The word that contains how many death records there were when the epoch with that number began. A process writes it
+ * before it opens the epoch: see epochDeaths in internal/arenakernel/epoch_begin.go. */
 SHMI_FN uint64_t *shmi_epoch_deaths(shmsync_arena *a, uint32_t number)
 {
     return shmi_u64(a, number % 2 != 0 ? SHMI_hdrEpochDeathsOdd : SHMI_hdrEpochDeaths);
@@ -59,7 +59,7 @@ SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
     for (round = 0; round < 8; round++) { /* there is a further round only if the slot has changed */
         uint32_t w = shmi_slot_state(a, i);
         if (a->self == 0 && shmi_slot_phase(w) == SHMI_phaseDead && !shmi_found_gone(a, i, w) && !shmi_ended(a, i))
-            /* only a remover, whose a->self is 0, has to check this: a joiner waits for the end of that process anyway,
+            /* only a remover, whose a->self is 0, has to check this: a joiner waits until dead processes have ended
              * before it runs on_first */
             return SHMI_isDying;
         if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseLive && shmi_slot_phase(w) != SHMI_phaseLeaving))
@@ -115,13 +115,12 @@ typedef struct shmi_full_state {
     uint64_t window;
 } shmi_full_state;
 typedef struct shmi_preparation {
-    int64_t end;                               /* after this time the joiner leaves the rest of a reap to the reaper; 0 before the first pass over the slots */
+    int64_t end;                               /* until this time the joiner waits for reapers; 0 before the first pass over the slots */
     shmi_full_state reaped[SHMI_MaxSlots + 1];  /* dead slots in which nothing is left that the joiner has to repair */
     shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots in which the joiner has repaired what earlier participants left */
-    uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots in which the process of the dead participant has not ended, or the reap is not finished */
+    uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots with a dead participant whose process has not ended, or whose reap is not finished */
     int waiting;                                /* whether waits contains a slot */
-    /* for each slot, the last state in which the joiner found a dead participant, or a joiner that was taking the slot
-     * over */
+    /* for each slot, the state in which the joiner last found something there to reap or to repair */
     shmi_full_state met[SHMI_MaxSlots + 1];
     int passes;                                 /* number of passes over the slots */
     /* how often met has changed after the first pass, plus the number of claims that failed because of a death */
@@ -129,7 +128,7 @@ typedef struct shmi_preparation {
 } shmi_preparation;
 
 /* Joiners may die all the time, so that each pass finds a new death. If news exceeds this number, the joiner leaves
- * participants that died while pending to shmi_repair_late. */
+ * some dead participants to shmi_repair_late: those that died before they were in. */
 #define SHMI_MOST_NEWS 16
 SHMI_FN int shmi_is_late(const shmi_preparation *p) { return p->news > SHMI_MOST_NEWS; }
 SHMI_FN void shmi_meet(shmi_preparation *p, uint32_t i, uint32_t w, uint64_t window)
@@ -156,8 +155,8 @@ SHMI_FN int shmi_is_state(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_f
 /* Whether another process has the gate. */
 SHMI_FN int shmi_gate_busy(shmsync_arena *a) { return shmi_byte_locked(a->lock_fd, SHMI_GATE_BYTE) > 0; }
 
-/* Whether memory that earlier participants of slot i, in state w, left may not be reclaimed yet: returns the ID of the
- * last of these participants, or 0. */
+/* Returns the ID of the last earlier participant of slot i, in state w, if the memory of earlier participants is
+ * perhaps not reclaimed yet. Otherwise returns 0. */
 SHMI_FN shmi_participant_id shmi_left_by_earlier(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t last = shmi_slot_gen(w);
@@ -182,7 +181,7 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
             return 1;
         /* The data is repaired. The rest of the reap belongs to the reaper, which may be stopped. So this joiner waits
          * for it only until p->end. */
-        if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* shmi_gone may need system calls, so it comes last */
+        if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* the call of shmi_gone comes last, because it may need system calls */
             return 0;
         p->reaped[i].word = dead;
         p->reaped[i].window = window;
@@ -235,8 +234,8 @@ SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
     }
     return 1;
 }
-/* Whether slot i needs nothing from this joiner: according to p, a dead participant is reaped, and what earlier
- * participants left is repaired. */
+/* Whether slot i needs nothing from this joiner any more: p says that the dead participant in the slot is reaped, or
+ * that what earlier participants left is repaired. */
 SHMI_FN int shmi_prepared_slot(shmsync_arena *a, const shmi_preparation *p, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -244,13 +243,13 @@ SHMI_FN int shmi_prepared_slot(shmsync_arena *a, const shmi_preparation *p, uint
         return shmi_is_state(a, i, shmi_slot_with(w, SHMI_phaseDead), &p->reaped[i]) || (shmi_is_late(p) && shmi_died_pending(a, i, w));
     return shmi_left_by_earlier(a, i, w) == 0 || shmi_is_state(a, i, w, &p->earlier[i]) || shmi_is_late(p);
 }
-/* Whether shmi_prepared_slot holds for all slots. */
+/* Whether shmi_prepared_slot is true of every slot. */
 SHMI_FN int shmi_prepared(shmsync_arena *a, shmi_preparation *p)
 {
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++)
         if (i != a->my_slot && !shmi_prepared_slot(a, p, i)) {
-            p->news++; /* counted here, because the next pass may find the reap finished and not count this death */
+            p->news++; /* shmi_meet may not count this death, because the reap may be finished before the next pass */
             return 0;
         }
     return 1;
@@ -274,9 +273,9 @@ SHMI_FN void shmi_repair_late(shmsync_arena *a, const shmi_preparation *p)
     }
 }
 
-/* Claims the next epoch if no participant is in. No participant gets in until this process ends the claim: see
- * claimEpoch. The caller has the gate. p is the preparation of a joiner, and NULL for a remover. The claim of a joiner
- * also fails if a dead participant is not reaped according to p. Returns the new epoch word, or 0. If a participant is
+/* Claims the next epoch if no participant is in. Until this process ends the claim, no participant gets in: see
+ * claimEpoch. The caller has the gate. p is the preparation of a joiner; for a remover, p is NULL. The claim of a
+ * joiner also fails if p says that a slot still needs a repair. Returns the new epoch word, or 0. If a participant is
  * in, *in is its slot. */
 SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_t *in)
 {
@@ -299,7 +298,7 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
         }
         dying = dying || is == SHMI_isDying;
     }
-    if (dying || (p != NULL && !shmi_prepared(a, p))) { /* the word of a dead claimant comes back: that claimant may have changed the arena in on_first */
+    if (dying || (p != NULL && !shmi_prepared(a, p))) { /* restores the claim of a dead claimant, which may have changed the arena in on_first */
         shmi_cas_epoch(a, w, shmi_epoch_phase(old) == SHMI_epochClaimed ? old : shmi_epoch_end(w));
         return 0;
     }
@@ -315,10 +314,10 @@ SHMI_FN int shmi_leads_to(const shmsync_arena *a, const char *path)
     struct stat st;
     return lstat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
 }
-/* Stores in path, which has room for PATH_MAX bytes, the absolute path of a file that the program opened by a relative
- * path. The working directory of the open may have been renamed since then, so the function asks the kernel for its
- * current path: see workingDir in internal/arenakernel/path.go. Returns 0 if the relative path no longer leads from
- * that directory to the file. */
+/* Stores in path, which has room for PATH_MAX bytes, the absolute path of an arena that the program opened by a
+ * relative path. The working directory at that time may have another name now, so the function asks the kernel for the
+ * present path of this directory: see workingDir in internal/arenakernel/path.go. Returns 0 if the relative path no
+ * longer leads from that directory to the file. */
 SHMI_FN int shmi_leads_home(const shmsync_arena *a, char *path)
 {
     char own[32];
@@ -334,7 +333,8 @@ SHMI_FN int shmi_leads_home(const shmsync_arena *a, char *path)
     memcpy(path + n, a->below, strlen(a->below) + 1);
     return shmi_leads_to(a, path);
 }
-/* Stores the current path of the arena in path, even if the working directory of the open was renamed. */
+/* Stores the current path of the arena in path, even if the working directory from which this process opened it was
+ * renamed. */
 SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path)
 {
     if (shmi_leads_to(a, a->path) || !shmi_leads_home(a, path))
@@ -381,7 +381,7 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
         return 0;
     if (a->home >= 0) {
         path = (char *)malloc(PATH_MAX);
-        moved = path != NULL && !shmi_leads_home(a, path); /* without memory, nothing shows that the file was moved */
+        moved = path != NULL && !shmi_leads_home(a, path); /* if there is no memory for the path, the file counts as not moved */
         free(path);
         if (!moved)
             return 0;
@@ -407,9 +407,9 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
         return 0;
     return shmi_epoch_number(shmi_epoch_phase(w) == SHMI_epochClaiming ? shmi_epoch_end(w) : w);
 }
-/* Writes a file on a disk back if this participant was the last one in the epoch with that number, which it has left.
- * To find that out, the function reads the state words of the slots before and after the write: if none has changed, no
- * process was in meanwhile. */
+/* This participant has left the epoch with that number. If it was the last participant in the epoch, and the file is on
+ * a disk, writes the file back. To find out whether it was the last, the function reads the state words of the slots
+ * before and after the write: if none has changed, no process was in meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
     uint32_t i, *words;
@@ -452,7 +452,7 @@ SHMI_FN int shmi_rename_new(const char *from, const char *to)
     int err = syscall(SHMI_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
     return err == ENOSYS || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
-/* Whether the entry at private_name was left by a process that died while it removed the file with the status own. Such
+/* Whether the entry at private_name was left by a process that died while it removed the file that own describes. Such
  * an entry is either a hard link to the file, or the symbolic link that shmi_rename_to_private makes as a placeholder.
  * This process has the gate of the file, so no living process is removing it. */
 SHMI_FN int shmi_left_by_remover(const struct stat *own, const char *private_name, const char *placeholder)
@@ -495,13 +495,13 @@ SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, con
         return errno;
     return shmi_rename_to_private(path, private_name, placeholder);
 }
-/* Whether the entry at path is the file own. */
+/* Whether the entry at path is the file that own describes. */
 SHMI_FN int shmi_is_at(const char *path, const struct stat *own)
 {
     struct stat there;
     return lstat(path, &there) == 0 && there.st_dev == own->st_dev && there.st_ino == own->st_ino;
 }
-/* Notes that the file fd could not be removed from path, and why, and returns err. */
+/* Fails with err because the open file fd could not be removed from path, and says why. */
 SHMI_COLD int shmi_fail_removal(int err, int fd, const char *path)
 {
     char *dir;
@@ -520,7 +520,7 @@ SHMI_COLD int shmi_fail_removal(int err, int fd, const char *path)
     return shmi_fail(err, "arena.remove", path, "the removal needs write permission for the directory");
 }
 enum { SHMI_privateMost = PATH_MAX + 300 }; /* room for a private name */
-/* The part of shmi_remove_file that uses the private name, for which private_name has room. */
+/* The part of shmi_remove_file that uses the private name. private_name has room for SHMI_privateMost bytes. */
 SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_name)
 {
     struct stat own, there;
@@ -534,7 +534,7 @@ SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_n
         return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", shmi_end_of(private_name, 200));
     if (err == ENOENT)
         return 0;
-    if (err != 0 && !shmi_is_at(path, &own)) { /* path leads to something else, such as a directory, which cannot replace the symbolic link */
+    if (err != 0 && !shmi_is_at(path, &own)) { /* something else is at path now, such as a directory, which rename cannot put in the place of the symbolic link */
         *moved = 1;
         return 0;
     }
@@ -557,9 +557,9 @@ SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_n
         return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", shmi_end_of(private_name, 200));
     return 0;
 }
-/* Removes the file fd from path. The caller has the gate of the file. *moved says that path led to another file, which
- * stays at path. The kernel has no call that removes a name only if it leads to a certain file. So this function first
- * renames what is at path, and then checks whether that is the file fd. */
+/* Removes the open file fd from path. The caller has the gate of the file. *moved says that path led to another file,
+ * which stays at path. The kernel has no call that removes a name only if it leads to a certain file. So this function
+ * first renames what is at path, and then checks whether it has renamed the open file. */
 SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
 {
     char *private_name = (char *)malloc(SHMI_privateMost); /* too large for a small stack */
@@ -615,8 +615,8 @@ SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
-    /* The phase removed makes joiners that have the file open look the name up again. That is right for a file that was
-     * moved, too, because no path that they know leads to it. */
+    /* In the phase SHMI_epochRemoved, joiners that have the file open look the name up again. They have to do so even
+     * if the file was moved, because no path that they know leads to it. */
     shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochRemoved, shmi_epoch_number(w), shmi_epoch_claimant(w)));
     SHMSYNC_CRASHPOINT("arena.remove.marked");
     return 0;
@@ -705,8 +705,8 @@ SHMI_FN void shmi_record_missing(shmsync_arena *a)
 }
 
 /* Describes the epoch that this process begins. No participant is in, and the dead are reaped. The caller frees *dead.
- * *torn says that a reboot may have left pages of different times in the file. *deaths is the number of death records
- * that e takes into account. */
+ * *torn says that the file may contain pages of different times after a reboot. *deaths is the total number of death
+ * records so far. */
 SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shmsync_participant **dead, int *torn, uint64_t *deaths)
 {
     static const unsigned char none[16] = {0};
@@ -735,16 +735,15 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         shmsync_participant p;
         shmi_off o = shmi_death_record(a, 0, n);
         if (!shmi_read_death_record(a, 0, n, &p, &name)) {
-            /* The record is not whole: its writer was stopped or died while it wrote. The death has another record, so
-             * nothing is lost in the first round of the ring. In a later round the writer may have overwritten a whole
-             * record of another death. Then the epoch is not clean, unless the overwritten record is of an earlier
-             * epoch. */
+            /* The record is not whole: its writer was stopped or died while it wrote. The death has another record. But
+             * if the ring was full, the writer may have overwritten a whole record of another death. Then the epoch is
+             * not clean, unless the overwritten record is of an earlier epoch. */
             e->clean = e->clean && (n < since || n < SHMI_deathRecordDeaths);
             continue;
         }
         for (k = 0; k < found && (v[k].slot != p.slot || v[k].generation != p.generation); k++) {
         }
-        if (k < found) /* two processes have recorded this death: no later participant gets an ID that a record contains */
+        if (k < found) /* this is a second record of the same death, because no later participant gets an ID that a record contains */
             continue;
         v[found++] = p;
         if (n < since)
@@ -854,16 +853,16 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
-/* For a joiner that finds the phase SHMI_epochRemoved: if the path still leads to the file, it is another name of the
- * file, and this function removes it. path has room for PATH_MAX bytes. Returns SHMI_MOVED or an errno. See
- * dropFurtherName in internal/arenakernel/remove.go. */
+/* A joiner that finds the phase SHMI_epochRemoved calls this function. If the path of the arena still leads to the
+ * file, the file had several names. Then the function removes this name, too. path has room for PATH_MAX bytes. Returns
+ * SHMI_MOVED or an errno. See dropFurtherName in internal/arenakernel/remove.go. */
 SHMI_COLD int shmi_drop_name(shmsync_arena *a, char *path)
 {
     int err, moved;
     shmi_current_path(a, path);
     if (!shmi_leads_to(a, path))
         return SHMI_MOVED;
-    err = shmi_lock_gate(a); /* shmi_leave gives it back together with the byte lock */
+    err = shmi_lock_gate(a); /* shmi_leave gives the gate back together with the byte lock */
     if (err == EAGAIN)
         shmi_nap(1000000); /* another process is removing the name, and may be stopped */
     if (err == EAGAIN || (err == 0 && shmi_any_in(a) != 0))
@@ -926,7 +925,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
             shmi_participant_id n = shmi_epoch_claimant(w);
             if (phase == SHMI_epochClaiming) {
                 shmi_cas_epoch(a, w, shmi_epoch_end(w));
-            } else if (phase == SHMI_epochClaimed && n == 0) { /* a remover has claimed the epoch; nothing tells whether it lives */
+            } else if (phase == SHMI_epochClaimed && n == 0) { /* a remover has claimed the epoch; nothing shows whether the remover lives */
                 if (shmi_now() > removal)
                     shmi_cas_epoch(a, w, shmi_epoch_end(w));
             } else if (!(phase == SHMI_epochClaimed && shmi_current(a, n) && !shmi_dead(a, n))) {
@@ -956,7 +955,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
                 SHMSYNC_CRASHPOINT("arena.gate.taken");
                 err = shmi_first(a, *p, o, named);
                 /* After a failure this joiner keeps the gate until shmi_leave gives it back together with the byte
-                 * lock. So the next process with the gate does not find this joiner in. */
+                 * lock. So the next process that takes the gate does not count this joiner as in. */
                 if (err != 0 && err != SHMI_TRY_AGAIN)
                     return err;
                 shmi_unlock_gate(a);

@@ -5,9 +5,9 @@
 #define SHMI_POLL_MOST INT64_C(50000000)
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
-/* How long a joiner without a byte lock may take from the moment when it takes a slot until the kernel would mark its
- * death. Until then nothing shows whether the joiner is alive. If the joiner takes longer, others treat it as dead, and
- * its open fails if it is alive. */
+/* How long a joiner without a byte lock may take from the moment when it takes a slot until its alive words are on its
+ * robust list. Until then nothing shows whether the joiner is alive. If the joiner takes longer, others treat it as
+ * dead, and its open fails. */
 #define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
 
 /* struct robust_list_head of the kernel, and the nodes that it links, on a page of their own. The page is mapped
@@ -47,7 +47,7 @@ SHMI_FN void shmi_robust_link(shmsync_arena *a, uint32_t i)
     unsigned k;
     r->offset = (intptr_t)((uintptr_t)shmi_alive_word(a, i, 0) - (uintptr_t)&r->nodes[0]);
     r->next = (uintptr_t)&r->next;
-    for (k = 0; k < SHMI_aliveWords; k++) { /* linked in front, so the kernel marks the last word first */
+    for (k = 0; k < SHMI_aliveWords; k++) { /* each node is put in front of the others, so the kernel marks the last word first */
         r->nodes[k] = r->next;
         r->next = (uintptr_t)&r->nodes[k];
     }
@@ -195,9 +195,9 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
     return n->when + delay > now ? n->when + delay - now : 0;
 }
 
-/* As shmi_notice_left, for a joiner without a byte lock. A joiner may give back the slot of a dead participant in the
- * state in which it found the slot. The next joiner then has the same generation. Only slotJoined shows that its time
- * begins anew. */
+/* As shmi_notice_left, for a joiner without a byte lock. If a joiner gives back the slot of a dead participant, the
+ * next joiner gets the same generation, and only slotJoined tells the two joiners apart. So the time begins anew when
+ * slotJoined changes. */
 SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -209,10 +209,10 @@ SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_
     return shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT);
 }
 
-/* Reaps the dead among the next few participants in the ring of slots. Fills v with the words on which the watcher then
- * sleeps, and returns their number; 0 after a reap. *poll is the longest time of the sleep in ns; 0: no limit, because
- * each death wakes this thread. *turn is the time in ns until this watcher has to examine the participants again, for
- * example because it is its turn to reap one; 0: it need not. */
+/* Reaps the dead among the next few participants in the ring of slots. Returns 0 after a reap. Otherwise fills v with
+ * the words on which the watcher sleeps next, and returns their number. *poll is the longest time of this sleep in ns;
+ * 0: no limit, because each death wakes this thread. *turn is the time in ns after which this watcher has to examine
+ * the participants again, for example to reap one; 0: it need not. */
 SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
 {
     uint32_t d, present = 0, distance = 0;
@@ -259,15 +259,15 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
                 shmi_reap(a, i, w);
                 if (shmi_slot_state(a, i) != w)
                     return 0;
-                SHMI_WITHIN(SHMI_POLL_MOST); /* this process cannot fence the dying process yet */
+                SHMI_WITHIN(SHMI_POLL_MOST); /* the slot is not marked dead, because this process cannot fence the dying process yet */
             }
             distance++;
             continue;
         }
         distance++;
         robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && shmi_have_waitv(a);
-        /* a joiner holds nothing yet; a leaving participant is on its robust list until shortly before its slot is free
-         */
+        /* a joiner holds nothing yet; a leaving participant has its alive words on its robust list until shortly before
+         * its slot is free */
         if (shmi_slot_phase(w) != SHMI_phaseLive)
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
@@ -295,8 +295,8 @@ SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o
     __atomic_store_n(&a->on_detached, o->on_detached, __ATOMIC_RELEASE);
     shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
 }
-/* If the time at has come, checks whether the name of the arena still leads to its file, and calls on_detached if not.
- * Returns the time of the next check, or 0 if there is none. */
+/* Once the time that the parameter at contains has come, checks whether the name of the arena still leads to its file,
+ * and calls on_detached if it does not. Returns the time of the next check, or 0 if there is none. */
 SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 {
     void (*f)(shmsync_arena *, void *) = __atomic_load_n(&a->on_detached, __ATOMIC_ACQUIRE);
@@ -316,8 +316,8 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 #define SHMI_REGISTER_EVERY INT64_C(1000000000)
 static int shmi_register_failed; /* the last registration of this process for membarrier failed for a shortage; atomic */
 SHMI_FN void shmi_register_again(void);
-/* If it is time, and the registration for membarrier has failed, tries it again. Returns the time of the next try; 0:
- * none is necessary. */
+/* If the registration for membarrier has failed, tries it again once the time that the parameter at contains has come.
+ * Returns the time of the next try; 0: none is necessary. */
 SHMI_FN int64_t shmi_retry_registering(int64_t at)
 {
     int64_t now;

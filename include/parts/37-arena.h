@@ -37,7 +37,7 @@ SHMI_FN void shmi_hdr_set32(unsigned char *h, unsigned off, uint32_t v) { memcpy
 SHMI_FN void shmi_hdr_set64(unsigned char *h, unsigned off, uint64_t v) { memcpy(h + off, &v, sizeof v); }
 
 /* Checks the header of a segment before any other byte is used. h is a copy that was read from the file once: a peer
- * may change the bytes of the file, and a read through the mapping would allocate memory for a hole. */
+ * may change the bytes of the file, and a read of a hole through the mapping would allocate memory. */
 SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, const char *name, shmi_geometry *geo)
 {
     const char *op = "arena.open";
@@ -158,8 +158,8 @@ SHMI_FN int shmi_new_path(const char *name, char **path)
 }
 
 static int64_t shmi_known_overflow_uid; /* 1 plus the overflow uid; 0: not read yet. atomic */
-/* The uid as which a user namespace shows users that it does not map; the usual one without /proc. Returns -1 with errno
- * if this process has too few descriptors or too little memory to read it. */
+/* The uid as which a user namespace shows users that it does not map. Without /proc, returns the usual value of this
+ * uid. Returns -1 with errno if this process has too few descriptors or too little memory to read it. */
 SHMI_FN int64_t shmi_overflow_uid(void)
 {
     const int64_t usual = 65534;
@@ -478,7 +478,7 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
 /* ---- Joining ---- */
 
 /* Guards the list of the arenas of this process. An arena is on this list as long as it has a byte lock. A fork takes
- * this mutex, so a thread that holds the mutex must not wait for another process, or until calls have ended. */
+ * this mutex, so a thread that holds the mutex must not wait for another process, or for the end of a call. */
 static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* signaled when an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
@@ -535,8 +535,9 @@ SHMI_FN void shmi_ring_watchers(void)
 }
 SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
 /* Registers the fork handlers before main, or in dlopen, and before the constructors of the program that have no
- * priority. A fork runs prepare handlers in the reverse order of their registration, and the other handlers in that
- * order. So when a handler runs that the program registers later, the thread holds no lock of the library. */
+ * priority. A fork runs prepare handlers in the reverse order of their registration, and the other handlers in the
+ * order of their registration. So while a handler runs that the program registers later, the thread holds no lock of
+ * the library. */
 __attribute__((constructor(101))) static void shmi_watch_forks_early(void) { pthread_once(&shmi_atfork_once, shmi_watch_forks); }
 
 /* Takes the byte lock of slot i, if byte locks are available. If the kernel refuses the lock although no process has
@@ -565,7 +566,7 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
 }
 
 /* Stores the present time in slotJoined. Returns 0 if slot i, in state joining, no longer belongs to this joiner. The
- * CAS fails only if another joiner of the slot, a present or an earlier one, has stored its time. */
+ * CAS fails only if another joiner of the slot has stored its time meanwhile. */
 SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     uint64_t *word = shmi_slot64(a, i, SHMI_slotJoined), was;
@@ -576,16 +577,17 @@ SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
     } while (!shmi_cas64(word, was, (uint64_t)shmi_unix_now()));
     return 1;
 }
-/* Takes slot i for this joiner: changes its state from w, which is free or dead, to joining with the generation in the
- * parameter next. Returns 0 if the state is no longer w, or if slotWindow is not raw. */
+/* Takes slot i for this joiner: changes its state from w, which is free or dead, to joining, with the generation that
+ * the parameter next contains. raw is the window of this generation. Returns 0 if the state is no longer w, or if the
+ * slot has another window. */
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
     uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, next);
     uint32_t *reclaimed = shmi_slot32(a, i, SHMI_slotReclaimed);
     int enters = shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1;
-    /* This joiner is the first participant in the window, and all earlier participants of the slot are reaped. Their
-     * generations cannot be compared with those of this window, so slotReclaimed gets the generation before next. The
-     * CAS fails if another participant has entered the window since the caller read w. */
+    /* If enters is set, this joiner is the first participant in the window, and all earlier participants of the slot
+     * are reaped. Their generations cannot be compared with those of this window, so slotReclaimed gets the generation
+     * before next. The CAS fails if another participant has entered the window since the caller read w. */
     if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
         return 0;
     if (!shmi_cas_slot(a, i, w, joining))
@@ -612,7 +614,7 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
 }
 
 /* Whether the joiner in slot i, in state w, has no byte lock and has been joining for so long that another joiner may
- * take the slot. Participants reap such a joiner, but perhaps there are none. */
+ * take the slot. Participants reap such a joiner, but perhaps the arena has no participant. */
 SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t age;
@@ -623,8 +625,8 @@ SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 
 /* Frees slot i if its participant, in state w, died in shmi_step_back before it had freed the slot: see endStepBack in
- * internal/arenakernel/window.go. Does nothing unless both this joiner and that participant use byte locks. This joiner
- * has the byte lock of the slot, so that participant has ended. */
+ * internal/arenakernel/window.go. Does nothing unless both this joiner and the participant use byte locks. If both do,
+ * this joiner has the byte lock of the slot, so the participant has ended. */
 SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_state(a, i) != w ||
@@ -652,8 +654,9 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, con
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
-    /* System calls of the dead participant may still write, which other processes learn only from its ID in the slot.
-     * If it had neither a byte lock nor SHMI_capRobust, it never became live, so it has made no such system call. */
+    /* System calls of the dead participant may still write, and other processes learn this only from its ID in the
+     * slot. So the slot keeps the ID until the process has ended. A participant that had neither a byte lock nor
+     * SHMI_capRobust never became live, so it has made no such system call. */
     if ((shmi_slot_has_byte(w) || (shmi_slot_caps(a, i) & SHMI_capRobust) != 0) && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
@@ -663,8 +666,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, con
     if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
-    /* From now on the ID of this joiner is current. The joiner waits for a process that has become the reaper before.
-     */
+    /* From now on the ID of this joiner is current. If another process became the reaper earlier, this joiner waits for
+     * it. */
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) { /* give the slot back as it was: that reaper may still record the death, which must not be recorded twice */
@@ -675,8 +678,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, con
         shmi_nap(1000000);
     }
     shmi_record_deaths(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), shmi_slot_gen(w));
-    /* shmi_fill_slot describes this joiner again, with the same label. So a process that reads one part before and the
-     * other part afterwards gets one description. */
+    /* shmi_fill_slot describes this joiner again, with the same label. So a process that reads a part of the words
+     * before shmi_fill_slot, and a part afterwards, still gets one description. */
     shmi_describe_self(a, i, next, label, 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
@@ -815,8 +818,8 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, reaper;
     shmi_off s = shmi_slot(a, i);
-    /* If another process has marked the slot dead meanwhile, slotReaper names the process that reaps this one, and must
-     * stay. */
+    /* If another process has marked the slot dead meanwhile, slotReaper names the process that reaps this participant,
+     * and must not change. */
     while ((reaper = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper))) != 0 && shmi_slot_state(a, i) == shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self)) &&
            !shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), reaper, 0))
         continue;
@@ -879,13 +882,14 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
     shmi_concern concern;
     shmi_forget_acts(a);
     if (before != 0) {
-        /* If the death may have lost a wake of any participant, this joiner declares until it has sent the wakes that
-         * its own death may lose them, too. So if this joiner dies meanwhile, its reaper checks every object. */
+        /* If the death may have lost a wake of any participant, the death of this joiner may lose it, too, until the
+         * joiner has sent the wakes. This joiner declares that by shmi_rest_guard. So if it dies meanwhile, its reaper
+         * checks every object. */
         int all = shmi_owes_anybody(a, before), unknown;
         if (all)
             shmi_rest_guard(a, SHMI_WALK_OWED);
-        /* slotTelling still says that the dead participant was ending a wait. Otherwise other processes would take this
-         * for a wait that this joiner is ending. */
+        /* slotTelling still says that the dead participant was ending a wait. If it stayed so, other processes would
+         * conclude that this joiner is ending a wait. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         unknown = shmi_repair_all(a, before, all, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
@@ -926,10 +930,10 @@ SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options 
     } while (!shmi_cas32(caps, old, wide));
 }
 
-/* Opens the file of the arena once more, for the byte lock. A child shares the first file description, and would keep a
- * lock on it after the death of this process. If the second open fails, or byte locks do not work, a->lock_fd is -1,
- * and peers have less proof of the end of this process. So if the error may be temporary, the open of the arena fails
- * instead. */
+/* Opens the file of the arena once more, for the byte lock. A child of fork keeps a->fd open. So a lock that belonged
+ * to the open file description of a->fd would stay after the death of this process. If the second open fails, or byte
+ * locks do not work, a->lock_fd is -1, and peers have less proof of the end of this process. So if the error may be
+ * temporary, the open of the arena fails instead. */
 SHMI_FN int shmi_open_lock(shmsync_arena *a)
 {
     char path[64];
@@ -1181,9 +1185,9 @@ SHMI_FN void shmi_close_handles(shmsync_arena *a)
 }
 
 /* How many further arenas this process closes before it frees a closed arena. Late calls may still use the arena, and
- * so may present calls for which the close does not wait. Its mapping then contains memory that only this process and
- * its children have, instead of the file. Failed opens have a ring of their own, so that they push no closed arena out.
- */
+ * so may present calls for which the close does not wait. The mapping of a closed arena contains memory that only this
+ * process and its children have, and not the file. Failed opens have a ring of their own, so that they push no closed
+ * arena out. */
 enum { SHMI_RETIRED = 64 };
 typedef struct shmi_retired_ring {
     shmsync_arena *v[SHMI_RETIRED];
@@ -1324,13 +1328,13 @@ SHMI_FN void shmi_detach(shmsync_arena *a)
     *p = a->next;
 }
 
-/* Whether this thread is in the open of a, and runs a function of the user's. The thread must not wait for the end of the
- * open. The caller holds shmi_attached_lock, and a is in stage SHMI_opening. */
+/* Whether this thread is opening a, and runs a function of the user meanwhile. The thread must not wait for the end of
+ * the open. The caller holds shmi_attached_lock, and a is in stage SHMI_opening. */
 SHMI_FN int shmi_opens_itself(const shmsync_arena *a) { return a->in_hook && pthread_equal(a->hook_thread, pthread_self()); }
 
-/* Finds this process's arena of the file in s, or returns NULL. If the arena is in stage SHMI_opening, this thread must not
- * wait for its open, or the function of shmsync_wait_hook has ended the wait. The caller holds shmi_attached_lock, which
- * the call releases while another thread joins. */
+/* Finds this process's arena of the file in s, or returns NULL. If the arena that it returns is in stage SHMI_opening,
+ * either this thread must not wait for its open, or the function of shmsync_wait_hook has ended the wait. The caller
+ * holds shmi_attached_lock, which the call releases while another thread joins. */
 SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
 {
     shmsync_arena *a = shmi_attached;
@@ -1437,7 +1441,7 @@ SHMI_FN int shmi_read_geometry(shmsync_arena *a)
     free(header);
     return err;
 }
-/* Joins the arena in s with the new a. */
+/* Joins the arena in s. a is the new shmsync_arena for it. */
 SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
     void *page;
@@ -1571,8 +1575,8 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
     return 0;
 }
 
-/* Returns 0 if no process has a byte lock of a slot, and no slot in the file belongs to a participant without a byte lock
- * that has not left and was not found dead. Otherwise fails. */
+/* Returns 0 if no process has a byte lock of a slot, and no slot in the file is that of a live or leaving participant
+ * without a byte lock. Otherwise fails. */
 SHMI_COLD int shmi_seems_unused(shmsync_arena *a, const char *op)
 {
     short found = F_UNLCK;
@@ -1591,8 +1595,8 @@ SHMI_COLD int shmi_seems_unused(shmsync_arena *a, const char *op)
     }
     return 0;
 }
-/* Removes an arena from a full file system in which its slots may be holes. Reads the slots from the file, and not
- * through the mapping: see removeSparse in internal/arenakernel/remove.go. The caller has the gate. */
+/* Removes an arena from a full file system. The slots of the arena may be holes in the file. Reads the slots from the
+ * file, and not through the mapping: see removeSparse in internal/arenakernel/remove.go. The caller has the gate. */
 SHMI_COLD int shmi_remove_sparse(shmsync_arena *a, const char *op, int *again)
 {
     uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, 0), claimed = shmi_make_epoch(SHMI_epochClaimed, shmi_epoch_number(w), 0);
@@ -1615,8 +1619,8 @@ SHMI_COLD int shmi_remove_sparse(shmsync_arena *a, const char *op, int *again)
 }
 
 /* Makes one attempt to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
- * the descriptor judged is not -1, removes only the file that it has open. *again says that another attempt may have
- * another result. The caller holds shmi_attached_lock, so that no fork happens: a child would keep the gate. */
+ * judged is not -1, removes only the file of this descriptor. *again says that another attempt may have another result.
+ * The caller holds shmi_attached_lock, so that no fork happens: a child would keep the gate. */
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
@@ -1766,8 +1770,8 @@ SHMI_FN int shmi_open_path(const char *path, const shmsync_arena_options *opts, 
         }
         if (s.created)
             shmi_sweep_removed(path);
-        /* As long as judged is open, no other file gets its inode number. A file that this call has created is no file to
-         * replace. */
+        /* As long as judged is open, no other file gets its inode number. A file that this call has created is not
+         * replaced. */
         replaces = opts != NULL && opts->recreate != 0 && !s.created;
         judged = replaces ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
         if (judged < 0 && replaces) {
@@ -1989,8 +1993,8 @@ SHMI_FN void shmi_fence_calls(const shmsync_arena *a)
         shmi_nap(1000000); /* the kernel refuses fences now; a store becomes visible much sooner */
 }
 /* Waits until no call of this process stores, without a CAS, to what it has claimed or locked. A call that does not wait
- * is not in shmsync_arena.calls, because counting would double its cost. Otherwise this process could take the claim
- * back, a peer could claim the same, and the store would change what the peer has.
+ * is not in shmsync_arena.calls, because counting would double its cost. Without this wait, this process could take the
+ * claim back, a peer could make the same claim, and the late store would change what the peer has.
  *
  * A call makes its claim with a CAS, and then reads shmsync_arena.leaving. So either the wait sees the claim, or the call
  * sees that this process leaves, and undoes the claim. See awaitCalls of prims/queue_core.go.
@@ -2139,7 +2143,7 @@ typedef struct shmi_closer {
     int seen; /* shmi_closers_wait_for has visited this close */
 } shmi_closer;
 
-/* Fills *me for a close of a by this thread. */
+/* Fills *me for a call with which this thread closes a. */
 SHMI_FN void shmi_closer_init(shmi_closer *me, const shmsync_arena *a)
 {
     const shmsync_arena *x;
@@ -2161,8 +2165,8 @@ SHMI_FN int shmi_closer_inside(const shmi_closer *k, const shmsync_arena *a)
             return 1;
     return 0;
 }
-/* Whether a close of a would wait for the thread of me: a thread inside a closes another arena, and so on, up to an
- * arena that the thread of me is inside. */
+/* Whether a close of the arena a would wait for the thread of *me. That is so if a thread that is inside a closes
+ * another arena, and so on, up to an arena that the thread of *me is inside. */
 SHMI_FN int shmi_closers_wait_for(const shmi_closer *me, const shmsync_arena *a)
 {
     shmi_closer *k;
@@ -2215,7 +2219,7 @@ int shmsync_arena_close(shmsync_arena *a)
         return shmi_no_arena("arena.close", NULL);
     if (shmi_is_inside(a)) /* this thread is in a call of the arena, for whose end the close would wait */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
-    if (shmi_calls_beyond != 0) /* one of these calls may be of a */
+    if (shmi_calls_beyond != 0) /* one of these calls may be a call of the arena a */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in nested calls of more than %d arenas: close the arena after them", SHMI_INSIDE);
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
@@ -2257,11 +2261,11 @@ int shmsync_arena_close(shmsync_arena *a)
         shmi_closer_end(&closer);
         shmi_detach(a);
         pthread_mutex_unlock(&shmi_attached_lock);
-        shmi_retire(&shmi_closed_arenas, a); /* from here on another close may free a */
+        shmi_retire(&shmi_closed_arenas, a); /* from here on, another close may free *a */
         if (judged >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
             err = shmi_remove_unused(path, judged);
             if (err == EBUSY || err == ENOENT || err == EACCES || err == EPERM)
-                err = 0; /* another participant removes the file, or this process may not: then the next epoch replaces the arena */
+                err = 0; /* another participant removes the file, or this process has no permission: then the next epoch replaces the arena */
             shmi_close_file(judged, dev, ino);
         }
         free(path);

@@ -11,7 +11,7 @@ enum {
 };
 #define SHMI_CROWD_MOST INT64_C(10000000000)  /* how long a thread of a crowd sleeps at most, in ns */
 #define SHMI_CROWD_LOOK_MOST INT64_C(1000000000) /* longest time between two rounds of checks by the watcher, in ns */
-#define SHMI_CROWD_SHARE 300                     /* the checks take at most 1/300 of a CPU, unless the pauses reach SHMI_CROWD_LOOK_MOST */
+#define SHMI_CROWD_SHARE 300                     /* a pause is so many times as long as the checks before it, but at most SHMI_CROWD_LOOK_MOST */
 
 enum {
     SHMI_sleeperNone,
@@ -21,11 +21,12 @@ enum {
     SHMI_sleeperLeft  /* as SHMI_sleeperSeen, but the thread has left the crowd meanwhile */
 };
 
-/* A thread of a crowd. The watcher reads the fields from word on while state is SHMI_sleeperSeen. */
+/* A thread of a crowd. The watcher reads the field word and the fields after it only while state is SHMI_sleeperSeen.
+ */
 typedef struct shmi_sleeper {
     uint32_t state; /* atomic */
-    uint32_t wake_word; /* another futex word on which the thread sleeps, alone */
-    uint32_t *word; /* the word that the thread sleeps on, while its value is val */
+    uint32_t wake_word; /* the thread sleeps on this word, too; no other thread does */
+    uint32_t *word; /* the thread sleeps on this word as long as it contains val */
     uint32_t val;
     int own;        /* no other thread sleeps on word */
     int64_t *looked;
@@ -37,8 +38,8 @@ typedef struct shmi_crowd {
     shmi_sleeper s[SHMI_CROWD_CHUNK];
 } shmi_crowd;
 
-/* Whether the calling thread has to check an object now. At most ten times a second, this is true for one thread of
- * this process. */
+/* Whether the calling thread has to check an object now. At most ten times a second, the answer is yes, for one thread
+ * of this process only. */
 SHMI_FN int shmi_check_due(int64_t *looked)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);

@@ -56,7 +56,7 @@ enum {
     SHMI_CLOSED  /* this process leaves the arena */
 };
 
-/* The words on which a thread sleeps, and the limits of the sleep. Set all fields to zero first, and then those that
+/* The words on which a thread sleeps, and the limits of the sleep. Set all fields to zero, and then set the fields that
  * you need. */
 typedef struct shmi_sleep_spec {
     uint32_t *word; /* sleep while it has the value val */
@@ -75,8 +75,8 @@ typedef struct shmi_sleep_spec {
     int own;           /* no other thread sleeps on word */
 } shmi_sleep_spec;
 
-/* If many threads sleep, and the wait of this thread has lasted for a while, adds this thread to the crowd. Then it
- * sets *until to the time when the thread wakes up, which is later than without a crowd. Otherwise returns NULL. */
+/* If many threads sleep, and the wait of this thread has lasted for a while, returns a record with which this thread
+ * joins the crowd. *until is then the time until which the thread may sleep. Otherwise returns NULL. */
 SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
 {
     shmi_sleeper *s;
@@ -84,7 +84,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || !shmi_have_waitv(a))
         return NULL;
     if (shmi_wait_hook.f != NULL)
-        return NULL; /* the thread has to run it every 100 ms */
+        return NULL; /* the thread has to run the function of shmsync_wait_hook every 100 ms */
     if (pthread_equal(pthread_self(), a->watcher))
         return NULL; /* on_death runs on the watcher, which checks no crowd while on_death waits */
     s = shmi_claim_sleeper(a);
@@ -117,8 +117,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_LATE;
     if (*sleep_spec->since != 0 && shmi_hook_ends(*sleep_spec->since, &now))
         return SHMI_LATE;
-    /* If the check is due, the thread makes it before it sleeps, because a thread that is woken often never sleeps
-     * until a check is due. */
+    /* If the check is due, the thread makes it before it sleeps. A thread that is woken often may never sleep for so
+     * long that the check is due when it wakes. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)
@@ -137,7 +137,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
             if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
                 v[n++] = shmi_waitv_of(w, alive);
             } else if (w != NULL) {
-                until = now + shmi_next_look(a, sleep_spec->owner); /* this process cannot fence the threads of the owner yet */
+                until = now + shmi_next_look(a, sleep_spec->owner); /* the owner is dying, and this process cannot fence the threads of the owner yet */
                 exact = 1;
                 look = 0;
             }
@@ -168,8 +168,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, until);
-            /* ENOMEM: the kernel has no memory for a sleep on several words at the moment. If a filter forbids the call,
-             * the next sleep does without it. */
+            /* The kernel has no memory for a sleep on several words at the moment (ENOMEM), or a filter forbids the
+             * call. So this thread sleeps on one word, for 1 ms at most. */
             if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) {
                 n = 1;
                 until = now + 1000000;

@@ -17,7 +17,7 @@ enum {
 
 /* The words of an object that control how its waiters spin. All are hints. */
 typedef struct shmi_tuning {
-    uint32_t *budget;   /* 0: adaptive; otherwise the budget in ns, plus 1 */
+    uint32_t *budget;   /* 0: adaptive; otherwise 1 + the budget in ns */
     uint32_t *pays;     /* how successful spins were recently: see shmi_make_pay */
     uint32_t *last_cpu; /* the CPUs of the last releasers: see shmi_note_cpu */
     uint32_t slot;      /* the slot of this participant */
@@ -75,7 +75,7 @@ SHMI_FN int shmi_one_cpu(void)
     return known == 2;
 }
 
-/* The number, plus 1, of the CPU of the last releaser in another slot than this one. */
+/* Returns 1 + the number of the CPU of the last releaser that is not in this slot; 0: not known. */
 SHMI_FN uint32_t shmi_note_other(uint32_t note, uint32_t slot)
 {
     return (note >> 20 & 2047) == slot ? note >> 10 & 1023 : note & 1023;
@@ -104,7 +104,7 @@ SHMI_FN uint32_t shmi_make_pay(uint32_t took, uint32_t share, uint32_t failures)
 SHMI_FN int64_t shmi_pay_budget(uint32_t p)
 {
     uint32_t failures = p >> 20, share = p >> 10 & SHMI_payField;
-    int64_t need = 4 * SHMI_payUnit * (int64_t)(p & SHMI_payField) + SHMI_spinLeast; /* time that nearly all spins need which succeed */
+    int64_t need = 4 * SHMI_payUnit * (int64_t)(p & SHMI_payField) + SHMI_spinLeast; /* nearly all successful spins take at most this time */
     if (need > SHMI_spinMost)
         need = SHMI_spinMost;
     if (failures >= SHMI_spinGiveUp && failures % SHMI_probeEvery == 0)
@@ -122,8 +122,8 @@ SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
     uint32_t took = p & SHMI_payField, share = p >> 10 & SHMI_payField, now;
     if (!success)
         return shmi_make_pay(took, share + (SHMI_payField - share) / SHMI_payPart, (p >> 20) + 1);
-    /* The means are whole numbers, so each step is rounded up. Otherwise a mean would never reach the value that it
-     * follows. */
+    /* The means are whole numbers, so each step towards the new value is rounded up. Otherwise a small difference
+     * between the mean and a constant value would never go away. */
     now = spent / SHMI_payUnit < SHMI_payField ? (uint32_t)(spent / SHMI_payUnit) : (uint32_t)SHMI_payField;
     if (now > took)
         took += (now - took + 7) / 8;
@@ -143,8 +143,9 @@ SHMI_FN void shmi_learn(const shmi_tuning *t, uint32_t p, uint32_t next)
         __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
 }
 
-/* Called after a yield that took so many ns. Returns whether another thread has computed meanwhile. If so, this process
- * does not yield for some time. That time does not depend on how long the process may have been stopped in the yield. */
+/* Called after a yield that took so many ns. Returns whether another thread has used the CPU meanwhile. If so, this
+ * process does not yield for some time. This time has a limit, because the process may have been stopped for long in
+ * the yield. */
 SHMI_FN int shmi_note_yield(int64_t took)
 {
     if (took <= SHMI_yieldMost)

@@ -1,7 +1,7 @@
 /* ---- Wait nodes: each is one wait of a thread in a queue ---- */
 
-/* The first tag in the words of a node that this process has just claimed. It is random. So a process that was stopped
- * since an earlier owner had the node does not find a tag that it remembers. */
+/* The first tag in the words of a node that this process has just claimed. The tag is random: a process that was
+ * stopped while the node had an earlier owner remembers a tag of that time, and must not find it again. */
 SHMI_FN uint32_t shmi_first_tag(void)
 {
     static uint64_t turns; /* atomic */
@@ -19,7 +19,7 @@ enum {
 #define SHMI_FREE_PERIOD INT64_C(5000000000) /* ns */
 #endif
 
-/* Gets a wait node for one wait. The arena's node that belongs to it is idle. */
+/* Gets a wait node for one wait. The node in the arena that belongs to the wait node is idle. */
 SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 {
     shmi_wait_node *s;
@@ -64,8 +64,8 @@ SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
 
 /* ---- What a process gives back after a crowd of waiters has gone: internal/park/pool_shrink.go in C ----
  *
- * The other processes can use these nodes, and a visit of all nodes in use does not visit them. A free wait node is
- * idle, its stamp is 0, and it is on no list, so no process refers to it. */
+ * Other processes can use the nodes then, and a visit of all nodes in use becomes shorter. A free wait node is idle,
+ * its stamp is 0, and it is on no list, so no process refers to it. */
 
 /* Takes a free wait node from the list of this process, if it has more than it keeps. */
 SHMI_FN shmi_wait_node *shmi_take_surplus(shmsync_arena *a)
@@ -81,8 +81,8 @@ SHMI_FN shmi_wait_node *shmi_take_surplus(shmsync_arena *a)
     pthread_mutex_unlock(&a->wait_nodes_lock);
     return s;
 }
-/* Begins a period at the time now. Nodes that no wait has needed in the last period are surplus. Returns whether this
- * process has so many free nodes that there is another period. */
+/* Begins a period at the time now. Nodes that no wait has needed in the last period are surplus. Returns 0 if this
+ * process has so few free nodes that no other period has to follow. */
 SHMI_FN int shmi_begin_period(shmsync_arena *a, int64_t now)
 {
     int many;
@@ -115,7 +115,7 @@ SHMI_FN int64_t shmi_shrink_nodes(shmsync_arena *a, int64_t at)
             return 0; /* this process leaves, and frees all its nodes */
         a->surplus_nodes -= n;
         for (; n > 0 && (s = shmi_take_surplus(a)) != NULL; n--) {
-            /* a node that a peer has overwritten is left to the reaper of this participant */
+            /* the reaper of this participant frees a node that a peer has overwritten */
             if (shmi_node_owner(s->node) == a->self && shmi_ld64(&s->node->list) == 0 && shmi_ld64(&s->node->stamp) == 0 &&
                 shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeIdle)
                 shmi_free_node(a, s->off);

@@ -22,7 +22,7 @@ typedef struct shmi_log {
     shmi_log_head *head;    /* NULL: the lock has no log */
     unsigned char *records;
     uint64_t room;          /* bytes of records */
-    shmi_off begin, end;    /* the lock itself: no record may save a byte of it */
+    shmi_off begin, end;    /* the lock itself is between these offsets: no record may save a byte of it */
 } shmi_log;
 
 SHMI_FN uint64_t shmi_log_size(uint64_t asked) { return asked == 0 ? (uint64_t)SHMI_logDefault : (asked + 63) & ~UINT64_C(63); }
@@ -65,7 +65,7 @@ SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
 }
 /* As shmi_log_store, but with a release, after a rollback. A process that does not hold the lock learns from
  * shmi_log_names that no process will undo a transaction any more, and may then free memory. The release orders the
- * stores of the restored bytes before that: otherwise they could change memory that already has another use. */
+ * stores of the restored bytes before that: otherwise these stores could change memory that already has another use. */
 SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -104,7 +104,7 @@ SHMI_FN int shmi_log_valid(const shmi_log *l, uint64_t s)
            tail != 0 && tail % 8 == 0 && tail <= l->room;
 }
 
-/* Whether the log has a transaction of dead. The caller need not have the lock. */
+/* Whether the log contains a transaction of the participant dead. The caller need not have the lock. */
 SHMI_FN int shmi_log_names(shmsync_arena *a, const shmi_log *l, shmi_participant_id dead)
 {
     /* sync(tx.idle): acquire */
@@ -177,14 +177,14 @@ SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     return 0;
 }
 
-/* Ends the logged state of the blocks of a transaction of n. If it is committed, the blocks that it allocated stay, and
- * those that it freed are freed. Otherwise the blocks that it allocated are freed, and those that it freed stay. A
- * block that was both allocated and freed in the transaction is freed in both cases.
+/* Ends the logged state of the blocks of a transaction of n. If the transaction is committed, the blocks that it
+ * allocated stay, and the blocks that it freed are freed. Otherwise the blocks that it allocated are freed, and the
+ * blocks that it freed stay. A block that was both allocated and freed in the transaction is freed in both cases.
  *
- * To free a block, this process first changes the block word: the block is then claimed by this process, which is
- * freeing it. Next it changes the kind of the record to SHMI_recordGiven. When the log is idle, shmi_log_give frees the
- * block. If the block were freed earlier, n could allocate it again and log it in another log. If the block word does
- * not say that n has logged the block, an earlier process has dealt with it. */
+ * To free a block, this process first changes the block word, which then says that this process is freeing the block.
+ * Next it changes the kind of the record to SHMI_recordGiven. When the log is idle, shmi_log_give frees the block. If
+ * the block were freed earlier, n could allocate it again and log it in another log. If the block word does not say
+ * that n has logged the block, an earlier process has dealt with it. */
 SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
 {
     uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
@@ -196,9 +196,9 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
         if (shmi_log_record(a, l, &tail, &f) != 0)
             return EPROTO;
         if (f.kind == SHMI_recordGiven) {
-            /* An earlier process has changed the record to SHMI_recordGiven, so that process or its reaper frees the
-             * block. Afterwards the block may be in use again. So shmi_log_give of this process must not free it, too:
-             * the record gets a kind whose blocks stay. */
+            /* An earlier process has changed the record to SHMI_recordGiven. That process or its reaper frees the
+             * block, which may then be in use again. So the record gets another kind here, and shmi_log_give does not
+             * free the block a second time. */
             memcpy(l->records + end - sizeof f.kind, &kept, sizeof kept);
             continue;
         }
@@ -231,7 +231,8 @@ SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 }
 
 /* Sets the state of the log to lost. The caller holds the lock, which is about to become not recoverable or to be
- * repaired. If the caller then dies during the repair, there is no rollback that overwrites repaired data. */
+ * repaired. The lost state prevents a rollback, which would overwrite repaired data if the caller died during the
+ * repair. */
 SHMI_FN void shmi_log_lose(const shmi_log *l)
 {
     if (l->head == NULL || shmi_ld64(&l->head->state) == SHMI_LOG_LOST)
@@ -246,14 +247,14 @@ SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
         SHMSYNC_CRASHPOINT("tx.log.lost");
 }
 /* Sets the state of the log to lost, unless the log has a transaction of the participant dead. The owner word had the
- * value o: dead held the lock, and was not doing a rollback. A log with a transaction of another participant shows that
- * a program has unlocked in a transaction, and that others have had the lock since then. The state must be set before a
- * process takes the lock from dead: if that process died right after it took the lock, nothing would show that dead had
- * held it.
+ * value o, which says that dead held the lock and was not doing a rollback. If the log has a transaction of another
+ * participant, a program has unlocked in a transaction, and others have had the lock since then. The state must be set
+ * before a process takes the lock from dead: if the process that takes it died at once, nothing would show any more
+ * that dead had held the lock.
  *
  * The caller does not hold the lock, and may have been stopped for long since it read o. So this function reads the
- * state first. Then it writes the ID dead to an act word, and reads the owner word again. If the owner word is still o,
- * only dead or another reaper of dead can have written the state: see logState in prims/tx_word.go. */
+ * state first. Then it writes the ID of dead to an act word, and reads the owner word again. If the owner word is still
+ * o, only dead or another reaper of dead can have written the state: see logState in prims/tx_word.go. */
 SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owner, uint32_t o, shmi_participant_id dead)
 {
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;

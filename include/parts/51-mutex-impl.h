@@ -26,7 +26,7 @@ SHMI_FN shmi_wait_list shmi_mutex_wait_list(shmi_mutex_words *w)
 }
 
 /* Ends the unfinished transaction of the dead holder that the owner word o names, and makes the mutex free. Returns 0
- * if that holder is not gone. If the log is impossible, because a peer has overwritten it, the mutex becomes not
+ * if that holder is not gone. If a peer has overwritten the log with impossible bytes, the mutex becomes not
  * recoverable. */
 SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, const shmi_log *log)
 {
@@ -89,8 +89,8 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
     }
 }
 
-/* If no waiter gets the lock, the dead process may have been about to wake all waiters, so all of them are woken. One
- * wake would not be enough: the woken waiter passes the wake on, but may be stopped before it does so. */
+/* If the owner word ends all waits, the dead process may have been about to wake all waiters, so this function wakes
+ * them all. One wake would not be enough: the woken waiter passes the wake on, but may be stopped before it does so. */
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed)
 {
     uint32_t o = shmi_ld32(&w->owner);
@@ -163,8 +163,8 @@ enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
  * too, and two rollbacks must not run at the same time. So this function counts itself as a call of the arena during a
  * rollback. If the arena is being closed, it does nothing and returns 0, because the close does the rollback.
  *
- * The function does not count itself in the head of the handle. If it did, the death watcher could become the thread
- * that ends the opening, and shmi_await_look would wait for the watcher's own check. */
+ * The function counts itself as a call of the arena only, and not as a call of the handle. Otherwise the death watcher
+ * could become the thread that ends the opening, and shmi_await_look would wait for the watcher's own check. */
 SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
 {
     int changed;
@@ -281,8 +281,8 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 }
 
 /* Records, for tools, a time at which the hold existed. The caller has announced itself, and has then seen the hold.
- * The owner word o and the announced wake word v identify the hold. *met_since only grows, so no reader takes the time
- * of an earlier hold for that of this hold. */
+ * The owner word o and the announced wake word v identify the hold. *met_since only grows, so no reader mistakes the
+ * time of an earlier hold for the time of this hold. */
 SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o, uint32_t v)
 {
     const uint64_t hold = (uint64_t)o << 32 | v;
@@ -429,7 +429,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.object = m->object;
     sleep_spec.wanted = v;
     sleep_spec.owner = shmi_owner_name(o);
-    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event wakes the waiter when the owner is gone, so it asks */
+    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event wakes the waiter when the dead owner is gone, so the waiter checks that itself */
         shmi_follow(m->a);
         sleep_spec.bounded = shmi_next_ask(&w->ask);
         sleep_spec.owner = 0;
@@ -485,8 +485,8 @@ SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *ar
     return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
 }
 
-/* Ends a repair that succeeded, by changing the owner word to the parameter next. EPROTO: the word no longer said that
- * this process is recovering m. Then another process may have repaired m, too, or may be using m. */
+/* Ends a repair that succeeded: the owner word gets the value of the parameter next. EPROTO: the owner word no longer
+ * said that this process is recovering m, so another process may have repaired m, too, or may be using m. */
 SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
 {
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self), o = shmi_ld32(m->own);
@@ -502,8 +502,8 @@ SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
 }
 
 /* Called when this process has taken the mutex in order to recover it. o is the owner word that it found. If o names a
- * dead process, the call stores that ID in the field died. Only a process that has the mutex stores there: see the
- * function taken in prims/mutex_repair.go. */
+ * dead process, the call stores the ID of that process in m->w->died. Only a process that has the mutex stores there:
+ * see the function taken in prims/mutex_repair.go. */
 SHMI_FN void shmi_mutex_taken(shmi_mutex *m, uint32_t o)
 {
     SHMSYNC_CRASHPOINT("mutex.recover.taken");
@@ -580,7 +580,7 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
                     break;
             }
             if (err == EOWNERDEAD && may_repair && m->repair != NULL)
-                break; /* so does a lock that this call may repair, if the dead holder is gone */
+                break; /* a lock that this call may repair takes precedence, too, if the dead holder is gone */
             shmi_mutex_leave_wait(w);
             return shmi_brief(ETIMEDOUT, "mutex.lock", m->called);
         case SHMI_CLOSED:
@@ -622,8 +622,8 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
         return 0;
     }
     reserved = shmi_make_owner(SHMI_kindReserved, s);
-    /* The time is stored before the owner word says reserved. In the other order, other processes could take the
-     * reservation for an old one. */
+    /* The time is stored before the owner word changes. In the other order, other processes could judge the new
+     * reservation by an old time. */
     shmi_st64(&m->w->handed, (uint64_t)shmi_now() & ~SHMI_HANDED_LOCALLY);
     if (!shmi_cas32(m->own, from, reserved))
         return from == 0 ? 0 : -1;
@@ -638,8 +638,8 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
     shmi_mutex_note(m);
     shmi_add32(&m->w->handoff, 1);
     shmi_wake(&m->w->handoff, SHMI_ALL);
-    /* The waiter may be about to sleep, or may be a goroutine that is parked while its poller sleeps. The change of the
-     * wake word reaches the former, and the poller wakes the latter. */
+    /* The waiter may be a thread that is about to sleep: the change of the wake word keeps it awake. Or it may be a
+     * goroutine that is parked while its poller sleeps: then its poller wakes it. */
     shmi_wake_word_touch(&m->line);
     shmi_ready_of(m->a, &m->w->poller, s);
     return 1;
@@ -702,7 +702,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
     if (o != self)
         return shmi_mutex_bad_unlock(m, o);
     SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
-    if (m->bias_most != 0) { /* decide, while the lock is still held, when holds are biased again */
+    if (m->bias_most != 0) { /* while this process still holds the lock, it decides whether holds become biased again */
         int waited = shmi_wake_word_announced(&m->line);
         uint32_t quiet = waited ? 0 : __atomic_load_n(&m->quiet, __ATOMIC_RELAXED) + 1;
         if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED) && __atomic_load_n(&m->a->fenced, __ATOMIC_ACQUIRE)) {

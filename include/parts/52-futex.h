@@ -34,8 +34,8 @@ SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
     return t;
 }
 
-/* Sends the wakes that a death may have lost. The function need not change the word: if the dead process had posted, it
- * had changed the word. If it had not, no waiter has missed a wake. */
+/* Sends the wakes that a death may have lost. The function need not change the word: a post of the dead process has
+ * changed it already, and without a post no waiter has missed a wake. */
 SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
@@ -185,8 +185,8 @@ SHMI_FN int shmi_futex_spun(void *arg)
 }
 
 /* Ten times a second, sends the wakes that a stopped or dead poster has not sent. No wake is needed if a waiter has
- * announced itself and the counter is the same as at the last check. If the counter has changed, the announcement may
- * be newer than the post whose wakes are missing, so it proves nothing. */
+ * announced itself and the counter is the same as at the last check. If the counter has changed, a waiter may have
+ * announced itself after the post whose wakes are missing. So the announcement proves nothing then. */
 SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;

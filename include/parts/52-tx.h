@@ -34,7 +34,8 @@ SHMI_FN int shmi_rw_bad_log(struct shmi_rwmutex *m, const char *op);
 SHMI_FN int shmi_rw_writes(struct shmi_rwmutex *m, uint32_t *word);
 SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op);
 
-/* Called when the log of a lock is one that no correct program leaves: only a recover makes the lock usable. */
+/* Called when the log of a lock has a content that no correct program writes. After this call, only a recover makes the
+ * lock usable. */
 SHMI_COLD int shmi_mutex_bad_log(shmi_mutex *m, const char *op)
 {
     if (m->rw != NULL)
@@ -128,8 +129,8 @@ SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint
 {
     unsigned char *r = tx->log->records + tx->tail;
     uint64_t padded = shmi_log_padded(n);
-    /* The footer is stored as one word. If it were stored in two parts, a later load of the word would have to wait for
-     * both. */
+    /* The footer is stored as one word. If two stores wrote the footer, a later load of the whole footer would have to
+     * wait for both. */
     uint64_t footer = n | (uint64_t)kind << 32;
     if (n == sizeof(uint64_t)) /* most ranges are one word, and need no call of memcpy */
         memcpy(r, from, sizeof(uint64_t));
@@ -222,8 +223,8 @@ int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offs
     return SHMI_DONE_IN(a, 0);
 }
 
-/* Frees a block that this transaction has allocated. EINVAL: it has not allocated the block, or has freed it already.
- */
+/* Frees a block that this transaction has allocated. EINVAL: the transaction has not allocated the block, or has freed
+ * it already. */
 SHMI_FN int shmi_tx_free_own(shmsync_tx *tx, shmi_off off)
 {
     uint64_t tail = tx->tail;
@@ -278,8 +279,8 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
 
 /* Whether the transaction can end. Returns an error of shmi_tx_going, or EPERM if this process has unlocked the mutex
- * meanwhile. After such an unlock, other processes may have changed the data, so the call sets the log to lost.
- * Otherwise, if this process died as a later holder, a rollback would undo changes of others. */
+ * meanwhile. After such an unlock, other processes may have changed the data, so the call sets the log to lost. If the
+ * log stayed as it is, and this process got the lock again and died, a rollback would undo changes of others. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);
@@ -313,7 +314,7 @@ SHMI_FN int shmi_tx_undo(shmsync_tx *tx, const char *op)
 {
     shmi_mutex *m = tx->mutex;
     tx->mutex = NULL;
-    /* The undo uses the tail that this process remembers, whatever a peer has written to the state. */
+    /* The undo uses the tail in *tx, and not the state in the log, which a peer may have overwritten. */
     if (SHMI_UNLIKELY(tx->tail != 0 && shmi_log_end(m->a, tx->log, shmi_tx_active(tx)) != 0))
         return shmi_mutex_bad_log(m, op);
     return shmi_tx_unlock(m, op);

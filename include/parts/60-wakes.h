@@ -15,7 +15,7 @@ struct shmi_woken {
 enum { SHMI_wakesFew = 32 };
 struct shmi_wakes {
     uint32_t n, room;
-    struct shmi_woken few[SHMI_wakesFew], *more; /* when few is full, more gets a copy of few, and then all further waits */
+    struct shmi_woken few[SHMI_wakesFew], *more; /* if the array few is full, the array more gets a copy of it, and then all further waits */
 };
 
 SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)

@@ -148,7 +148,7 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("eventcount.wait.woken");
             if (e->scan != NULL && (uint32_t)shmi_eventcount_load(e) == seq)
-                e->scan(e); /* a reaper that cannot change the sequence itself wakes the waiters before it counts the death */
+                e->scan(e); /* the wake may come from a reaper that cannot change the sequence: it wakes the waiters before the death is counted */
             break;
         case SHMI_LOOK:
             shmi_eventcount_check(e);

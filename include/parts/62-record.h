@@ -37,13 +37,13 @@ SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
     for (i = 0; i < n; i++) {
         uint64_t entry = shmi_ld64(&head[1 + i]), *w, was;
         if (shmi_ld64(head) != version || entry >> 32 == 0)
-            return 0; /* no more entries; or the author has begun its next record, for which it changes the head first */
+            return 0; /* the record has no more entries, or its author has begun its next record, and so has changed the head */
         w = r->tagged(r, (uint32_t)(entry >> 32));
         if (w == NULL)
             return r->corrupt(r, "a record changes a word that there is not");
         while (was = shmi_ld64(w), (uint32_t)was != (uint32_t)version) {
             /* No process replaces c in the commit word before each word of the record has the record's tag. So if the
-             * commit word is still c, was is the content that this word had before the record. */
+             * commit word is still c, the variable was contains the content that this word had before the record. */
             if (shmi_counter_bare(shmi_ld64(r->commit)) != shmi_counter_bare(c))
                 return 0;
             if (shmi_cas64(w, was, entry << 32 | (uint32_t)version)) {

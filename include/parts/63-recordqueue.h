@@ -20,7 +20,7 @@
  * participant makes its records for all parts in the same memory. So the head of a record names the part, too. */
 
 #define SHMI_RQ_SLOT_BITS 11 /* bits of the commit word for the slot; the version has the other bits */
-#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the version in the head of a record has these bits if the object has several parts */
+#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* if the object has several parts, the version in the head of a record has only these bits */
 #define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
 enum { SHMI_rqMost = 8 };                                                      /* the greatest number of words that a record changes */
 /* kinds of words; the object itself defines those from SHMI_rqOwnKinds on */
@@ -70,9 +70,9 @@ struct shmi_rq {
     shmsync_arena *a;
     shmi_object o;
     const shmi_rq_kind *kind;
-    /* If the object has several queues, first and last are the ends of the queue that was chosen last. Records name
-     * that queue by the number in the field queue. Each node in that queue has the value of the field chosen in its
-     * word wanted. In such an object the private lock guards these four fields. */
+    /* If the object has several queues, the four fields first, last, queue and chosen describe the queue that was
+     * chosen last, and the private lock guards them. first and last are the ends of that queue, and queue is its number
+     * in records. chosen is the value of the word wanted in all nodes of that queue. */
     uint64_t *commit, *first, *last;
     uint32_t queue;
     uint64_t chosen;
@@ -83,7 +83,7 @@ struct shmi_rq {
      * word is SHMI_rqOwnKinds. NULL: the queue has no boundary. In an object with a boundary, a wait that was woken
      * owes something to the other waits until its owner calls shmi_cond_settle. */
     uint64_t *boundary;
-    void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* what the periodic check does besides, with the private lock held; NULL: nothing */
+    void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* the periodic check calls this function, too, with the private lock held; may be NULL */
     unsigned char *own;    /* the slot record of this process; NULL for a reaper that has no handle */
     unsigned char **known; /* the slot records, from slot 1 on. NULL for a reaper that has no handle and walks the list instead. Atomic. */
     uint64_t known_head;   /* head of the list when known was filled: see shmi_known_list. Atomic. */
@@ -124,7 +124,7 @@ SHMI_FN shmi_tuning shmi_rq_tuning(struct shmi_rq *q)
 /* Takes the private lock. A signal handler may take it, too, for example to release permits, so a thread blocks signals
  * while it has the lock. Meanwhile the thread calls no function with a lock of its own, such as malloc: the thread may
  * be in a handler, and the interrupted code may hold that other lock. No handler calls an object with several parts. So
- * such an object uses other locks, for which signals are not blocked, because that costs two system calls. */
+ * such an object has other locks, for which a thread does not block signals: this saves two system calls. */
 SHMI_FN void shmi_rq_lock(struct shmi_rq *q)
 {
     if (q->parts == NULL)
@@ -147,8 +147,8 @@ SHMI_FN uint32_t shmi_rq_get(const struct shmi_rq_change *x, const uint64_t *w)
             return x->to[i];
     return shmi_recorded_value(w);
 }
-/* Adds to x a change of the word *w from the content was to the value v. In the record, kind and where name the word.
- */
+/* Adds to x a change of the word *w, from the content in was to the value v. The record names the word by kind and
+ * where. */
 SHMI_FN void shmi_rq_add(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint64_t was, uint32_t v)
 {
     uint32_t i = x->n;
@@ -163,7 +163,7 @@ SHMI_FN void shmi_rq_add(struct shmi_rq_change *x, uint32_t kind, uint32_t where
     x->word[i] = w;
     x->n++;
 }
-/* Adds to x that the word *w gets the value v. kind and where name the word in the record. */
+/* Adds to x a change of the word *w to the value v. The record names the word by kind and where. */
 SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint32_t v)
 {
     uint64_t was;
@@ -440,8 +440,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         entries[2 * n] = shmi_ld64(&r.entries[2 * n]);
         entries[2 * n + 1] = shmi_ld64(&r.entries[2 * n + 1]);
     }
-    /* If the head is not that of c, the record of c is complete: only then does its author begin its next record, and
-     * it changes the head first. */
+    /* If the head is not that of c, the record of c is complete: the author changes the head only when it begins its
+     * next record, and it does that only when the record of c is complete. */
     if (shmi_ld64(r.head) != shmi_rq_head_of(q, c)) {
         shmi_st64(&q->completed, c);
         return 0;
@@ -451,7 +451,7 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         if (w == NULL)
             return q->kind->corrupt(q, "a record changes a word that there is not");
         /* No process replaces the commit word before its record is complete. So if the commit word is no longer c, this
-         * process must not change w, even if w has the content was again. */
+         * process must not change w, even if the word w has its old content again. */
         if (shmi_ld64(q->commit) != c)
             break;
         if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
@@ -472,10 +472,10 @@ SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     x->too_many = x->made = x->torn = 0;
     return shmi_rq_complete(q, x->c, b);
 }
-/* A loop that makes a change repeats if another process makes a change first, and so overtakes it. A loop that a reaper
- * runs ends after SHMI_OVERTAKEN_MOST such changes: until is the result of shmi_rq_until before the loop. A reap of many
- * things, such as keys or shares, has such a loop for each of them: what it has done for one of them does not limit
- * what it does for the next. The caller has the private lock. */
+/* If another process makes a change first, it overtakes this process, and the loop that makes the change begins again.
+ * The loop of a reaper ends after it was overtaken SHMI_OVERTAKEN_MOST times: the parameter until is the result of
+ * shmi_rq_until before the loop. A reap of many things, such as keys or shares, has a loop with its own limit for each
+ * of them. The caller has the private lock. */
 SHMI_FN uint64_t shmi_rq_until(const struct shmi_rq *q) { return q->overtaken + SHMI_OVERTAKEN_MOST; }
 SHMI_FN int shmi_rq_goes_on(const struct shmi_rq *q, uint64_t until) { return q->overtaken < until; }
 
@@ -526,8 +526,8 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
 
 /* ---- The waits of a recorded queue ---- */
 
-/* Sets *w to the wait whose node is at the offset 64 * v. Returns 0 if no queued node of the object is there: then the
- * words that x has read do not belong together. */
+/* Sets *w to the wait whose node is at the offset 64 * v. If no queued node of the object is there, sets x->torn and
+ * returns 0. */
 SHMI_FN int shmi_rq_wait_at(struct shmi_rq *q, struct shmi_rq_change *x, uint32_t v, struct shmi_wait *w)
 {
     w->off = (shmi_off)v * SHMI_nodeSize;
@@ -547,9 +547,9 @@ SHMI_FN int shmi_rq_head(struct shmi_rq *q, struct shmi_rq_change *x, struct shm
 }
 SHMI_FN int shmi_rq_empty(struct shmi_rq *q, const struct shmi_rq_change *x) { return shmi_rq_get(x, q->first) == 0; }
 
-/* Prepares a wait node for the queue. The node is on no queue, so only its owner changes its words. A process may have
- * been stopped while it carried out a record of an earlier wait of the node. Its CAS fails, because the words get other
- * tags here. */
+/* Prepares a wait node for the queue. The node is on no queue, so only its owner changes its words. Another process may
+ * still be carrying out a record of an earlier wait of the node. The CAS of that process fails, because the words get
+ * other tags here. */
 SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t wanted)
 {
     shmi_node *n = s->node;
@@ -621,8 +621,8 @@ SHMI_FN int shmi_rq_before_boundary(struct shmi_rq *q, struct shmi_rq_change *x,
     return v == 0 || (shmi_rq_wait_at(q, x, v, &other) && shmi_ld64(&w.n->wanted) < shmi_ld64(&other.n->wanted));
 }
 
-/* Stores the last tags that the links of a node have had in its wait node. The node is on no queue. Each link counts on by
- * itself, because during one wait it may change any number of times. */
+/* Copies the tags of the two links of a node to its wait node. The node is on no queue. The tags are counted
+ * separately, because each link may change any number of times during one wait. */
 SHMI_FN void shmi_rq_note_tags(shmi_wait_node *s)
 {
     s->next_tag = (uint32_t)shmi_ld64(&s->node->next);
@@ -640,7 +640,7 @@ SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
     uint32_t w;
     shmi_rq_note_tags(s);
     shmi_st64(&s->node->stamp, 0);
-    do /* the loop ends: otherwise only a peer that overwrites the node changes the word */
+    do /* the loop ends: no other thread changes the word, unless a peer overwrites the node */
         w = shmi_node_load(s->node);
     while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
     shmi_wait_node_return(q->a, s);
@@ -705,7 +705,7 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         }
         w.off = (shmi_off)v * SHMI_nodeSize;
         w.n = shmi_node_at(q->a, w.off);
-        /* The owner may have queued the node again at another place. Then the node before it has another link. */
+        /* The owner may have queued the node again at another place. Then the link that led to the node has changed. */
         queued = shmi_rq_queued_at(q, w.n, &next);
         if (!queued && damaged != 0)
             return damaged;
