@@ -96,7 +96,7 @@ func (m *mapping) retire() error {
 // arena.
 type control struct {
 	_ structs.HostLayout
-	// began becomes 1 when the function begins, and ended when it has returned.
+	// The field began becomes 1 when the function begins. The field ended becomes 1 when the function has returned.
 	//   writers: the stepped thread
 	//   readers: the tracer
 	//   order:   relaxed; the tracer reads when the thread is stopped

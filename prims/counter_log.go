@@ -160,8 +160,8 @@ func (t *counter) addLogged(c counterWord, n uint64) (r attempt, err error) {
 	return r, err
 }
 
-// doneLogged makes one attempt to subtract n by a record. If r.over is true but r.made is false, the counter is
-// less than n.
+// doneLogged makes one attempt to subtract n from the counter, in the logged form. If r.over is true but r.made is false,
+// the counter is less than n.
 func (t *counter) doneLogged(c counterWord, n uint64) (r attempt, err error) {
 	t.private.Lock()
 	defer t.private.Unlock()

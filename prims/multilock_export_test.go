@@ -235,7 +235,7 @@ func (x *MultiLock) Held(key uint64) (n int) {
 	return n
 }
 
-// Repair does what the reap of the participant dead does for x.
+// Repair repairs x as a reaper does. The parameter dead is the participant that died.
 func (x *MultiLock) Repair(dead arenakernel.ParticipantID) { repairMultiLock(x.a, x.object, dead) }
 
 // NextChange makes the commit word of the bucket of a key say that another process has made a change.
