@@ -255,6 +255,8 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
 #define shmsync_arena_from_fd(...) shmsync_arena_from_fd_abi(__VA_ARGS__, SHMSYNC_ABI)
 /* Closes one opening of the arena. With the last close, this process leaves the arena: its holds are treated as after
  * its death, the waits of its other threads end with EBADF, and its pointers and handles into the arena become invalid.
+ * A call of another thread at that moment may return EBADF although it has taken effect, if its effect lasts: a put, a
+ * post, a store or a commit.
  * ENOTCONN: the arena is not open. EDEADLK: a function of the program closes the arena, and the helper thread or
  * another call on the arena runs this function. The result is also EDEADLK if two such closes would wait for each
  * other, for example if the on_death functions of two arenas close each other's arena. Any other errno: this process
@@ -6921,7 +6923,12 @@ SHMI_COLD int shmi_late(const void *thing, const char *function)
  * membarrier has such holds, and its close calls shmi_fence between late := 1 and mremap. If the store comes after the
  * fence, the load of serial does too. If the store comes before the fence, it changes the arena, and the close finds it.
  *
- * An error of a late call means that the call has done nothing, or that this process has left since. */
+ * An error of a late call means that the call has done nothing, or that this process has left since. What a put, a post
+ * or a commit has done stays.
+ *
+ * A call that shmi_enter counts ends with SHMI_TELL if its effect lasts: the close has waited for it, so it has worked
+ * with the arena. A get ends with SHMI_TELL, too: its last CAS takes an item out of a slot, and a slot of zeroes has
+ * none. */
 SHMI_FAST int shmi_done(const void *thing, uint64_t serial, int err, const char *function)
 {
     if (SHMI_UNLIKELY(err != 0))
@@ -10300,7 +10307,8 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
     const shmi_kind_ops *ops = shmi_kind_of(o);
     if (ops == NULL)
         r->unknown++;
-    shmi_add_openers(a, r->concern, o, r->dead, ops != NULL && (ops->repair == NULL || ops->repair(a, o, r->dead)));
+    /* A process that leaves, and does not know a kind, holds nothing in objects of this kind. */
+    shmi_add_openers(a, r->concern, o, r->dead, ops == NULL ? r->dead == a->self : ops->repair == NULL || ops->repair(a, o, r->dead));
     if (ops != NULL && ops->unfinished != NULL && ops->unfinished(a, o, r->dead))
         r->concern->unfinished = 1;
 }
@@ -18932,7 +18940,7 @@ SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcom
 }
 enum {
     SHMI_rqAgain = 64, /* how many times a walk of shmi_rq_remove_dead begins again */
-    SHMI_rqSteps = 1 << 16 /* how many waits shmi_rq_wake_first examines at most */
+    SHMI_rqSteps = 1 << 12 /* how many waits shmi_rq_wake_first examines at most */
 };
 
 /* Whether the node n is on this queue. *next is the content of its word next. During the call the commit word may
@@ -21808,19 +21816,19 @@ int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct time
 int shmsync_queue_get(shmsync_queue *q, void *item)
 {
     SHMI_OPENED(q);
-    return SHMI_DONE(shmi_queue_get(q, item, NULL, 0, 0));
+    return SHMI_TELL(shmi_queue_get(q, item, NULL, 0, 0));
 }
 int shmsync_queue_tryget(shmsync_queue *q, void *item)
 {
     SHMI_OPENED(q);
-    return SHMI_DONE(shmi_queue_get(q, item, NULL, 0, 1));
+    return SHMI_TELL(shmi_queue_get(q, item, NULL, 0, 1));
 }
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_DONE(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
+    return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
 }
 
 /* Converts a deadline. For NULL, which means no deadline, *abs is 0. */
@@ -21903,7 +21911,7 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     shmi_queue_done(&c, *done - before);
     if (before != 0)
         shmi_exit_for(x, a);
-    return SHMI_DONE_ELSE(0, *done = 0);
+    return 0;
 }
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
@@ -21934,14 +21942,14 @@ int shmsync_lease_ack(shmsync_lease *l)
     if (l->impl == NULL) /* the item was already given back */
         return shmi_lease_over("lease.ack");
     SHMI_OPENED(l);
-    return SHMI_DONE(shmi_queue_end_lease(l, 0));
+    return SHMI_TELL(shmi_queue_end_lease(l, 0));
 }
 int shmsync_lease_nack(shmsync_lease *l)
 {
     if (l->impl == NULL)
         return shmi_lease_over("lease.nack");
     SHMI_OPENED(l);
-    return SHMI_DONE(shmi_queue_end_lease(l, 1));
+    return SHMI_TELL(shmi_queue_end_lease(l, 1));
 }
 uint32_t shmsync_queue_len(const shmsync_queue *q)
 {
@@ -21962,13 +21970,13 @@ int shmsync_queue_shutdown(shmsync_queue *q)
     if (err == 0)
         err = shmi_enter(x->a, "queue.shutdown");
     if (err != 0)
-        return SHMI_DONE(err);
+        return SHMI_TELL(err);
     shmi_or64(&x->w->flags, SHMI_queueStoppedFlag);
     SHMSYNC_CRASHPOINT("queue.shutdown.marked");
     shmi_wake_word_wake_all(x->a, &x->items.line);
     shmi_wake_word_wake_all(x->a, &x->room.line);
     shmi_exit(x->a);
-    return SHMI_DONE(0);
+    return SHMI_TELL(0);
 }
 
 uint64_t shmsync_layout(const char *description)
@@ -23208,12 +23216,12 @@ int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
     shmsync_arena *a = t->a;
     int err = shmi_enter_for(t, a, "latch.count_down");
     if (err != 0)
-        return SHMI_DONE(err);
+        return SHMI_TELL(err);
     err = shmi_counter_finish(t, n, "latch.count_down");
     if (err == 0)
         err = shmi_counter_wait_entered(t, 0);
     shmi_exit_for(t, a);
-    return SHMI_DONE(err);
+    return SHMI_TELL(err);
 }
 int shmsync_latch_reset(shmsync_latch *l)
 {
@@ -24599,14 +24607,14 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
-    return SHMI_DONE(shmi_barrier_arrive_and_wait(b->impl, 0));
+    return SHMI_TELL(shmi_barrier_arrive_and_wait(b->impl, 0));
 }
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_DONE(err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns));
+    return SHMI_TELL(err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns));
 }
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {
@@ -25607,7 +25615,7 @@ int shmsync_future_claim(shmsync_future *f)
     shmsync_arena *a = x->e.a;
     int err = shmi_enter(a, "future.claim");
     if (err != 0)
-        return SHMI_DONE(err);
+        return SHMI_TELL(err);
     for (;;) {
         uint64_t s = shmi_future_now(x);
         if (shmi_future_over(s) || shmi_future_producer(s) != 0) {
@@ -25620,7 +25628,7 @@ int shmsync_future_claim(shmsync_future *f)
         }
     }
     shmi_exit(a);
-    return SHMI_DONE(err);
+    return SHMI_TELL(err);
 }
 int shmsync_future_set(shmsync_future *f, int result)
 {
@@ -25629,7 +25637,7 @@ int shmsync_future_set(shmsync_future *f, int result)
     shmsync_arena *a = x->e.a;
     int err = shmi_enter(a, "future.set");
     if (err != 0)
-        return SHMI_DONE(err);
+        return SHMI_TELL(err);
     for (;;) {
         uint64_t s = shmi_future_now(x), *slot, r;
         uint32_t round = shmi_future_round(s);
@@ -25648,7 +25656,7 @@ int shmsync_future_set(shmsync_future *f, int result)
         }
     }
     shmi_exit(a);
-    return SHMI_DONE(err);
+    return SHMI_TELL(err);
 }
 /* Whether the Future is set, and its result. The function changes nothing. */
 SHMI_FN int shmi_future_read(struct shmi_future *f, int *result)
@@ -26459,7 +26467,7 @@ int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m)
 {
     SHMI_OPENED(c);
     SHMI_CHECK_OPENED(m, __func__);
-    return SHMI_DONE(shmi_cond_wait_mutex(c, m, 0));
+    return SHMI_TELL(shmi_cond_wait_mutex(c, m, 0));
 }
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
@@ -26467,14 +26475,14 @@ int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct times
     SHMI_CHECK_OPENED(m, __func__);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_DONE(err != 0 ? err : shmi_cond_wait_mutex(c, m, ns));
+    return SHMI_TELL(err != 0 ? err : shmi_cond_wait_mutex(c, m, ns));
 }
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(c);
     int64_t ns = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &ns) : 0;
-    return SHMI_DONE(err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns));
+    return SHMI_TELL(err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns));
 }
 int shmsync_cond_signal(shmsync_cond *c)
 {
@@ -31784,14 +31792,15 @@ SHMI_FN int shmi_key_give_locked(struct shmi_key_bucket *k, const shmsync_hold *
 }
 SHMI_FN int shmi_key_unlock(struct shmi_key_bucket *k, const shmsync_hold *h)
 {
+    shmsync_arena *a = k->q.a; /* after the unlock, another thread may free the bucket */
     struct shmi_wakes b;
     uint32_t s = 0;
-    int held = 1, err = shmi_use(k->q.a, "multilock.unlock");
+    int held = 1, err = shmi_use(a, "multilock.unlock");
     if (err != 0)
         return err;
     if (SHMI_LIKELY(shmi_key_unlock_fast(k, h)))
         return 0;
-    err = shmi_enter(k->q.a, "multilock.unlock");
+    err = shmi_enter(a, "multilock.unlock");
     if (err != 0)
         return err;
     shmi_multi_catch_up(&k->q);
@@ -31802,17 +31811,21 @@ SHMI_FN int shmi_key_unlock(struct shmi_key_bucket *k, const shmsync_hold *h)
     shmi_rq_wake(&k->q, &b);
     if (err == 0 && !held)
         err = shmi_fail(shmi_key_valid(s) ? EPERM : EPROTO, "multilock.unlock", shmi_called(&k->q.o), "key %llu: state %#x", (unsigned long long)h->key, s);
-    return shmi_exit_with(k->q.a, err);
+    return shmi_exit_with(a, err);
 }
 int shmsync_multilock_unlock(const shmsync_hold *h)
 {
     SHMI_BEGIN();
     struct shmi_key_bucket *k = h->in;
+    shmsync_arena *a;
     if (k == NULL)
         return shmi_fail(EPERM, "multilock.unlock", NULL, "the hold holds nothing");
     if (!shmi_is_open(k, h->serial))
         return SHMI_TELL(shmi_closed(__func__));
-    return SHMI_DONE_IN(k->q.a, shmi_key_unlock(k, h)); /* a close of the arena does not close the buckets */
+    /* After the unlock, another thread may close the MultiLock and free the bucket, so the arena is read before. A close of
+     * the arena does not close the buckets. */
+    a = k->q.a;
+    return SHMI_DONE_IN(a, shmi_key_unlock(k, h));
 }
 
 /* ---- Many keys ---- */

@@ -354,7 +354,7 @@ const removeDeadAgain = 64
 // be in front of these waiters.
 const (
 	wakeFirstMost  = 4
-	wakeFirstSteps = 1 << 16
+	wakeFirstSteps = 1 << 12
 )
 
 // wakeFirst wakes the owners of the first waits, so that they reap. Their waits do not end. A wait may leave the queue

@@ -128,6 +128,8 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
 #define shmsync_arena_from_fd(...) shmsync_arena_from_fd_abi(__VA_ARGS__, SHMSYNC_ABI)
 /* Closes one opening of the arena. With the last close, this process leaves the arena: its holds are treated as after
  * its death, the waits of its other threads end with EBADF, and its pointers and handles into the arena become invalid.
+ * A call of another thread at that moment may return EBADF although it has taken effect, if its effect lasts: a put, a
+ * post, a store or a commit.
  * ENOTCONN: the arena is not open. EDEADLK: a function of the program closes the arena, and the helper thread or
  * another call on the arena runs this function. The result is also EDEADLK if two such closes would wait for each
  * other, for example if the on_death functions of two arenas close each other's arena. Any other errno: this process

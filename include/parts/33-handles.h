@@ -176,7 +176,12 @@ SHMI_COLD int shmi_late(const void *thing, const char *function)
  * membarrier has such holds, and its close calls shmi_fence between late := 1 and mremap. If the store comes after the
  * fence, the load of serial does too. If the store comes before the fence, it changes the arena, and the close finds it.
  *
- * An error of a late call means that the call has done nothing, or that this process has left since. */
+ * An error of a late call means that the call has done nothing, or that this process has left since. What a put, a post
+ * or a commit has done stays.
+ *
+ * A call that shmi_enter counts ends with SHMI_TELL if its effect lasts: the close has waited for it, so it has worked
+ * with the arena. A get ends with SHMI_TELL, too: its last CAS takes an item out of a slot, and a slot of zeroes has
+ * none. */
 SHMI_FAST int shmi_done(const void *thing, uint64_t serial, int err, const char *function)
 {
     if (SHMI_UNLIKELY(err != 0))

@@ -74,7 +74,8 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
     const shmi_kind_ops *ops = shmi_kind_of(o);
     if (ops == NULL)
         r->unknown++;
-    shmi_add_openers(a, r->concern, o, r->dead, ops != NULL && (ops->repair == NULL || ops->repair(a, o, r->dead)));
+    /* A process that leaves, and does not know a kind, holds nothing in objects of this kind. */
+    shmi_add_openers(a, r->concern, o, r->dead, ops == NULL ? r->dead == a->self : ops->repair == NULL || ops->repair(a, o, r->dead));
     if (ops != NULL && ops->unfinished != NULL && ops->unfinished(a, o, r->dead))
         r->concern->unfinished = 1;
 }

@@ -659,7 +659,7 @@ SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcom
 }
 enum {
     SHMI_rqAgain = 64, /* how many times a walk of shmi_rq_remove_dead begins again */
-    SHMI_rqSteps = 1 << 16 /* how many waits shmi_rq_wake_first examines at most */
+    SHMI_rqSteps = 1 << 12 /* how many waits shmi_rq_wake_first examines at most */
 };
 
 /* Whether the node n is on this queue. *next is the content of its word next. During the call the commit word may

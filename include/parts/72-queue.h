@@ -1196,19 +1196,19 @@ int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct time
 int shmsync_queue_get(shmsync_queue *q, void *item)
 {
     SHMI_OPENED(q);
-    return SHMI_DONE(shmi_queue_get(q, item, NULL, 0, 0));
+    return SHMI_TELL(shmi_queue_get(q, item, NULL, 0, 0));
 }
 int shmsync_queue_tryget(shmsync_queue *q, void *item)
 {
     SHMI_OPENED(q);
-    return SHMI_DONE(shmi_queue_get(q, item, NULL, 0, 1));
+    return SHMI_TELL(shmi_queue_get(q, item, NULL, 0, 1));
 }
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(q);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_DONE(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
+    return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
 }
 
 /* Converts a deadline. For NULL, which means no deadline, *abs is 0. */
@@ -1291,7 +1291,7 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
     shmi_queue_done(&c, *done - before);
     if (before != 0)
         shmi_exit_for(x, a);
-    return SHMI_DONE_ELSE(0, *done = 0);
+    return 0;
 }
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out)
 {
@@ -1322,14 +1322,14 @@ int shmsync_lease_ack(shmsync_lease *l)
     if (l->impl == NULL) /* the item was already given back */
         return shmi_lease_over("lease.ack");
     SHMI_OPENED(l);
-    return SHMI_DONE(shmi_queue_end_lease(l, 0));
+    return SHMI_TELL(shmi_queue_end_lease(l, 0));
 }
 int shmsync_lease_nack(shmsync_lease *l)
 {
     if (l->impl == NULL)
         return shmi_lease_over("lease.nack");
     SHMI_OPENED(l);
-    return SHMI_DONE(shmi_queue_end_lease(l, 1));
+    return SHMI_TELL(shmi_queue_end_lease(l, 1));
 }
 uint32_t shmsync_queue_len(const shmsync_queue *q)
 {
@@ -1350,13 +1350,13 @@ int shmsync_queue_shutdown(shmsync_queue *q)
     if (err == 0)
         err = shmi_enter(x->a, "queue.shutdown");
     if (err != 0)
-        return SHMI_DONE(err);
+        return SHMI_TELL(err);
     shmi_or64(&x->w->flags, SHMI_queueStoppedFlag);
     SHMSYNC_CRASHPOINT("queue.shutdown.marked");
     shmi_wake_word_wake_all(x->a, &x->items.line);
     shmi_wake_word_wake_all(x->a, &x->room.line);
     shmi_exit(x->a);
-    return SHMI_DONE(0);
+    return SHMI_TELL(0);
 }
 
 uint64_t shmsync_layout(const char *description)

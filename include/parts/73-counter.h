@@ -1173,12 +1173,12 @@ int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
     shmsync_arena *a = t->a;
     int err = shmi_enter_for(t, a, "latch.count_down");
     if (err != 0)
-        return SHMI_DONE(err);
+        return SHMI_TELL(err);
     err = shmi_counter_finish(t, n, "latch.count_down");
     if (err == 0)
         err = shmi_counter_wait_entered(t, 0);
     shmi_exit_for(t, a);
-    return SHMI_DONE(err);
+    return SHMI_TELL(err);
 }
 int shmsync_latch_reset(shmsync_latch *l)
 {

@@ -798,14 +798,14 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
-    return SHMI_DONE(shmi_barrier_arrive_and_wait(b->impl, 0));
+    return SHMI_TELL(shmi_barrier_arrive_and_wait(b->impl, 0));
 }
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_DONE(err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns));
+    return SHMI_TELL(err != 0 ? err : shmi_barrier_arrive_and_wait(b->impl, ns));
 }
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {

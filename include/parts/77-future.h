@@ -188,7 +188,7 @@ int shmsync_future_claim(shmsync_future *f)
     shmsync_arena *a = x->e.a;
     int err = shmi_enter(a, "future.claim");
     if (err != 0)
-        return SHMI_DONE(err);
+        return SHMI_TELL(err);
     for (;;) {
         uint64_t s = shmi_future_now(x);
         if (shmi_future_over(s) || shmi_future_producer(s) != 0) {
@@ -201,7 +201,7 @@ int shmsync_future_claim(shmsync_future *f)
         }
     }
     shmi_exit(a);
-    return SHMI_DONE(err);
+    return SHMI_TELL(err);
 }
 int shmsync_future_set(shmsync_future *f, int result)
 {
@@ -210,7 +210,7 @@ int shmsync_future_set(shmsync_future *f, int result)
     shmsync_arena *a = x->e.a;
     int err = shmi_enter(a, "future.set");
     if (err != 0)
-        return SHMI_DONE(err);
+        return SHMI_TELL(err);
     for (;;) {
         uint64_t s = shmi_future_now(x), *slot, r;
         uint32_t round = shmi_future_round(s);
@@ -229,7 +229,7 @@ int shmsync_future_set(shmsync_future *f, int result)
         }
     }
     shmi_exit(a);
-    return SHMI_DONE(err);
+    return SHMI_TELL(err);
 }
 /* Whether the Future is set, and its result. The function changes nothing. */
 SHMI_FN int shmi_future_read(struct shmi_future *f, int *result)

@@ -683,7 +683,7 @@ int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m)
 {
     SHMI_OPENED(c);
     SHMI_CHECK_OPENED(m, __func__);
-    return SHMI_DONE(shmi_cond_wait_mutex(c, m, 0));
+    return SHMI_TELL(shmi_cond_wait_mutex(c, m, 0));
 }
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
@@ -691,14 +691,14 @@ int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct times
     SHMI_CHECK_OPENED(m, __func__);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_DONE(err != 0 ? err : shmi_cond_wait_mutex(c, m, ns));
+    return SHMI_TELL(err != 0 ? err : shmi_cond_wait_mutex(c, m, ns));
 }
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(c);
     int64_t ns = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &ns) : 0;
-    return SHMI_DONE(err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns));
+    return SHMI_TELL(err != 0 ? err : shmi_cond_wait(c->impl, unlock, lock, arg, ns));
 }
 int shmsync_cond_signal(shmsync_cond *c)
 {

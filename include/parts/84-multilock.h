@@ -1083,14 +1083,15 @@ SHMI_FN int shmi_key_give_locked(struct shmi_key_bucket *k, const shmsync_hold *
 }
 SHMI_FN int shmi_key_unlock(struct shmi_key_bucket *k, const shmsync_hold *h)
 {
+    shmsync_arena *a = k->q.a; /* after the unlock, another thread may free the bucket */
     struct shmi_wakes b;
     uint32_t s = 0;
-    int held = 1, err = shmi_use(k->q.a, "multilock.unlock");
+    int held = 1, err = shmi_use(a, "multilock.unlock");
     if (err != 0)
         return err;
     if (SHMI_LIKELY(shmi_key_unlock_fast(k, h)))
         return 0;
-    err = shmi_enter(k->q.a, "multilock.unlock");
+    err = shmi_enter(a, "multilock.unlock");
     if (err != 0)
         return err;
     shmi_multi_catch_up(&k->q);
@@ -1101,17 +1102,21 @@ SHMI_FN int shmi_key_unlock(struct shmi_key_bucket *k, const shmsync_hold *h)
     shmi_rq_wake(&k->q, &b);
     if (err == 0 && !held)
         err = shmi_fail(shmi_key_valid(s) ? EPERM : EPROTO, "multilock.unlock", shmi_called(&k->q.o), "key %llu: state %#x", (unsigned long long)h->key, s);
-    return shmi_exit_with(k->q.a, err);
+    return shmi_exit_with(a, err);
 }
 int shmsync_multilock_unlock(const shmsync_hold *h)
 {
     SHMI_BEGIN();
     struct shmi_key_bucket *k = h->in;
+    shmsync_arena *a;
     if (k == NULL)
         return shmi_fail(EPERM, "multilock.unlock", NULL, "the hold holds nothing");
     if (!shmi_is_open(k, h->serial))
         return SHMI_TELL(shmi_closed(__func__));
-    return SHMI_DONE_IN(k->q.a, shmi_key_unlock(k, h)); /* a close of the arena does not close the buckets */
+    /* After the unlock, another thread may close the MultiLock and free the bucket, so the arena is read before. A close of
+     * the arena does not close the buckets. */
+    a = k->q.a;
+    return SHMI_DONE_IN(a, shmi_key_unlock(k, h));
 }
 
 /* ---- Many keys ---- */

@@ -153,7 +153,8 @@ func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 		if !ok {
 			c.unknown = true
 		}
-		repaired := ok
+		// A participant that leaves, and does not know a kind, holds nothing in objects of this kind.
+		repaired := ok || dead == a.Self()
 		if ok && ops.Repair != nil {
 			repaired = ops.Repair(a, o, dead)
 		}
