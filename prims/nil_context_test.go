@@ -19,6 +19,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
 )
 
 // contextKind makes a handle of one kind, in a state in which most of its calls have to wait.
@@ -226,7 +227,12 @@ func TestNilContextNeverEnds(t *testing.T) {
 		_, err = open(none, name, nil)
 		require.NoError(t, err)
 	}
-	seen = append(seen, "Pending.WaitContext", "WaitAnyContext", "WaitAllContext", "OpenContext", "AttachContext",
+	seg, err := shm.Open(name, nil)
+	require.NoError(t, err)
+	b, err := arena.FromSegmentContext(none, seg, nil)
+	require.NoError(t, err)
+	defer b.Close()
+	seen = append(seen, "FromSegmentContext", "Pending.WaitContext", "WaitAnyContext", "WaitAllContext", "OpenContext", "AttachContext",
 		"RecoverAllContext", "RecoverAtContext") // the last two: see TestRecoverOfAnEndedContext
 
 	var all []string
