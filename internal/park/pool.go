@@ -32,7 +32,8 @@ type nodePool struct {
 //
 // TakeNode also starts the poller of this process. From then on, the poller checks the object after each death. The
 // caller has called Enter. Before it queues the node, it checks for deaths itself. So it misses no death: if a death is
-// not counted yet at that check, the poller finds it.
+// not counted yet at that check, the poller finds it. A wait of a Cond needs no check, because no earlier death owes it a
+// signal.
 func (q *Queue) TakeNode() (*WaitNode, error) {
 	q.StartPoller()
 	return q.lot.nodePool.take()
