@@ -479,11 +479,10 @@ func TestMissedDeathsAreCountedInC(t *testing.T) {
 const waitersInWaitable = 20
 
 func init() {
-	// The verb waitable.wait waits in a Waitable for a state that never comes. C programs do not know this kind of
-	// object.
-	verbs["waitable"] = func(x *goAgent, o order) (uint64, error) {
+	// The verb never.wait waits in a Waitable for a state that never comes. C programs do not know this kind of object.
+	verbs["never"] = func(x *goAgent, o order) (uint64, error) {
 		w, err := openWaitable(x.a, o.name)
-		if err != nil || o.verb == "waitable.open" {
+		if err != nil || o.verb == "never.open" {
 			return uint64(w.Offset()), err
 		}
 		return 0, w.Wait(0)
@@ -500,9 +499,9 @@ func openWaitable(a *arena.Arena, name string) (*prims.Waitable[int64, int64], e
 func TestNodesOfTheDeadGoWithTheirObjectInC(t *testing.T) {
 	name := newArena(t)
 	x, other := newAgent(t, "go", name, "waiter"), newAgent(t, "c", name, "witness")
-	off := x.do(t, "waitable.open", "x")
+	off := x.do(t, "never.open", "x")
 	for range waitersInWaitable {
-		x.start(t, "waitable.wait", "x")
+		x.start(t, "never.wait", "x")
 	}
 	eventually(t, "they wait", name, func() bool { return other.do(t, "waiters", "-", off) == waitersInWaitable })
 	other.do(t, "close", "-")
