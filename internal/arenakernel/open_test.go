@@ -332,7 +332,7 @@ func sparseFull(t *testing.T) (path string) {
 	defer filler.Close()
 	var fs unix.Statfs_t
 	require.NoError(t, unix.Statfs(dir, &fs))
-	require.NoError(t, unix.Fallocate(int(filler.Fd()), 0, 0, int64(fs.Bavail)*fs.Bsize-64<<10))
+	require.NoError(t, unix.Fallocate(int(filler.Fd()), 0, 0, int64(fs.Bavail)*int64(fs.Bsize)-64<<10))
 	return path
 }
 

@@ -342,11 +342,11 @@ func TestSignalPermitsDoNotOverflow(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		for _, x := range []*agent{s.a, s.b} {
 			x.do(t, "sig.open", "w")
-			x.do(t, "sig.release", "w", math.MaxInt64)
+			x.do(t, "sig.release", "w", int64(math.MaxInt64))
 		}
 		require.EqualValues(t, uint64(math.MaxUint64-1), s.a.do(t, "sig.permits", "w"))
 		s.a.start(t, "sig.release", "w", 2).fails(t, syscall.EINVAL)
-		s.b.start(t, "sig.release", "w", math.MaxInt64).fails(t, syscall.EINVAL)
+		s.b.start(t, "sig.release", "w", int64(math.MaxInt64)).fails(t, syscall.EINVAL)
 		require.EqualValues(t, uint64(math.MaxUint64-1), s.b.do(t, "sig.permits", "w"))
 		s.a.do(t, "sig.release", "w", 1)
 		s.b.start(t, "sig.release", "w", 1).fails(t, syscall.EINVAL)
