@@ -17,7 +17,7 @@ import (
 type foreignWait struct {
 	text    string   // what the process waits for
 	command string   // shows the other arena
-	on      []string // who has what the process waits for, in words
+	on      []string // the holders of what the process waits for, in words
 	pids    []int    // the processes of these holders
 }
 
