@@ -701,6 +701,9 @@ func mutexStoppedUnlocking(t *testing.T, point string, polled int, late *delays)
 // feature, for all or some of the processes.
 func TestMutexFallbacks(t *testing.T) {
 	combos := []string{"robust", "waitv", "membarrier", "ofd", "threads", "robust,waitv", "waitv,membarrier", "robust,membarrier", "robust,waitv,membarrier", "ofd,waitv,membarrier"}
+	if !proctest.Long() {
+		combos = []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"}
+	}
 	for _, disable := range proctest.Sample(combos, 1) {
 		t.Run(disable, func(t *testing.T) {
 			env := []string{"SHMSYNC_DISABLE=" + disable}

@@ -46,3 +46,16 @@ func TestDeathConcernsOpenersOfWhatIsNotRepaired(t *testing.T) {
 		})
 	}
 }
+
+// TestLeaveConcernsNobodyBecauseOfAnUnknownKind checks that a participant that leaves rings nobody because of an object
+// whose kind it does not know, as it cannot hold anything in that object.
+func TestLeaveConcernsNobodyBecauseOfAnUnknownKind(t *testing.T) {
+	keptRepaired.Store(false)
+	for kind, concerned := range map[Kind]bool{keptKind: true, KindOf("UNKN"): false} {
+		a := newMemfdArena(t, 4)
+		o, _, err := a.OpenObject(ObjectSpec{Name: "x", Kind: kind, Version: 1, Size: 8})
+		require.NoError(t, err)
+		a.CloseObject(o)
+		require.Equal(t, concerned, a.repairAll(a.Self(), true).anything, kind)
+	}
+}

@@ -38,11 +38,11 @@ func Rounds[N ~int | ~int64 | ~uint64](short, long N) N {
 	return max(short, long/30)
 }
 
-// Sample returns the cases of a test: all of them at full length and in builds with crash points, because CI runs these
-// builds at no other length. Otherwise it returns n of them, chosen at random, in their order, so that many short runs
+// Sample returns the cases of a test: all of them at full length, in builds with crash points and with the race detector,
+// because CI runs these builds at no other length. Otherwise it returns n of them, chosen at random, in their order, so that many short runs
 // together run all cases.
 func Sample[T any](all []T, n int) []T {
-	if Long() || crashPoints && !testing.Short() || n >= len(all) {
+	if Long() || race.Enabled || crashPoints && !testing.Short() || n >= len(all) {
 		return all
 	}
 	some := make([]T, 0, n)
